@@ -1,0 +1,1 @@
+"""Training of region4web's models: `python -m training.X`."""
