@@ -6,7 +6,6 @@ lies in `TIKTOKEN_CACHE_DIR` (or `DATA_GYM_CACHE_DIR`), or when `PAGEDIGEST_DOWN
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import tempfile
@@ -16,7 +15,8 @@ from typing import Protocol
 
 __all__ = ["O200kCounter", "TokenCounter", "UpperEstimateCounter", "default_counter"]
 
-_O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+_O200K_CACHE_KEY = "fb374d419588a4632f3f557e76b4b70aebbca790"
+"""Name under which tiktoken keeps the vocabulary's file."""
 _PIECE = re.compile(r"[A-Za-z]+|\d{1,3}|\s+|[^\sA-Za-z0-9]")
 
 
@@ -74,9 +74,8 @@ class UpperEstimateCounter:
 @lru_cache(maxsize=1)
 def default_counter() -> TokenCounter:
     """The exact counter where its vocabulary is at hand, else the upper estimate."""
-    key = hashlib.sha1(_O200K_URL.encode()).hexdigest()
     folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "data-gym-cache")
-    if (Path(folder) / key).is_file() or os.environ.get("PAGEDIGEST_DOWNLOAD_VOCABULARY") == "1":
+    if (Path(folder) / _O200K_CACHE_KEY).is_file() or os.environ.get("PAGEDIGEST_DOWNLOAD_VOCABULARY") == "1":
         try:
             return O200kCounter()
         except (OSError, ImportError, ValueError):
