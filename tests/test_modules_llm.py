@@ -78,7 +78,7 @@ def test_focus_agent_sees_no_history_unless_told_to(tree):
     assert "click('3') (error: timeout)" in told.prompts[0][-1]["content"]
 
 
-@pytest.mark.parametrize("pruned, expected", [(keep_id, "\t\t[2]"), (keep_id_and_role, "\t\t[2] link")])
+@pytest.mark.parametrize(("pruned", "expected"), [(keep_id, "\t\t[2]"), (keep_id_and_role, "\t\t[2] link")])
 def test_a_pruned_line_keeps_what_its_format_says(tree, pruned, expected):
     observation = FocusAgent(ScriptedModel(["<answer>[(7,8)]</answer>"]), pruned=pruned).start("t").observe(tree)
     assert expected in observation.text.split("\n")
@@ -86,7 +86,7 @@ def test_a_pruned_line_keeps_what_its_format_says(tree, pruned, expected):
 
 
 @pytest.mark.parametrize(
-    "answer, ranges",
+    ("answer", "ranges"),
     [
         ("<answer>[(2, 4), (9, 9)]</answer>", [(2, 4), (9, 9)]),
         ("<answer>[[2, 4], [9, 9]]</answer>", [(2, 4), (9, 9)]),
