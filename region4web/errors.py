@@ -9,7 +9,8 @@
     └── CaptureError                  a page that could not be captured
         ├── CaptureTimeout            the deadline passed
         ├── Unreachable               no connection, name not found, refused
-        ├── HttpError                 the server answered 4xx or 5xx with no page to read
+        ├── MissingFile (FileNotFoundError)  the file that was named does not exist
+        ├── HttpError                 the server answered 4xx or 5xx
         ├── NotAPage                  a download, or content that is not HTML
         └── BrowserError              no browser, or the browser died
 
@@ -26,6 +27,7 @@ __all__ = [
     "LabelError",
     "LanguageModelError",
     "MissingExtraError",
+    "MissingFile",
     "NotAPage",
     "Region4WebError",
     "SnapshotError",
@@ -72,6 +74,10 @@ class CaptureTimeout(CaptureError):
 
 class Unreachable(CaptureError):
     """The host could not be reached: unknown name, refused, reset, no network."""
+
+
+class MissingFile(CaptureError, FileNotFoundError):
+    """The .html file that was asked for does not exist, or is a folder."""
 
 
 class HttpError(CaptureError):
