@@ -33,7 +33,9 @@ TEXT_ROLES = frozenset({"StaticText"})
 ADDRESS_NAMED_ROLES = frozenset({"image", "img", "link"})
 IGNORED_PROPERTIES = frozenset({"editable", "readonly", "level", "settable", "multiline", "invalid", "focusable", "url"})
 """Left out of `states`, as in BrowserGym's flattening; `url` has a field of its own."""
-KEPT_WRAPPER_PROPERTIES = frozenset({"live", "busy", "modal", "roledescription", "expanded", "hasPopup", "checked", "pressed"})
+KEPT_WRAPPER_PROPERTIES = frozenset(
+    {"live", "busy", "modal", "roledescription", "expanded", "hasPopup", "checked", "pressed", "scrollable", "rows", "items"}
+)
 """States that make a generic element more than a wrapper."""
 
 _SPACE = re.compile(r"\s+")
