@@ -13,6 +13,7 @@ import io
 import json
 import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ LARGEST_PNG_BYTES = 600_000
 """A larger screenshot is embedded as JPEG."""
 WIREFRAME_TEXTS = 5_000
 EXCERPT_CHARACTERS = 900
-PICTURE_WIDTH_PX, PICTURE_HEIGHT_PX = 1000, 9000
+PICTURE_WIDTH_PX, PICTURE_LIST_WIDTH_PX, PICTURE_HEIGHT_PX = 1000, 560, 9000
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -42,29 +43,11 @@ def write_viewer(region_map: RegionMap, path: str | os.PathLike[str], *, screens
 
 def write_picture(region_map: RegionMap, path: str | os.PathLike[str], *, screenshot: bytes | None = None) -> Path:
     """Write the annotated page with the list of its regions as PNG, drawn by the browser. Raises BrowserError."""
-    from region4web.browser import launch, require_playwright
-
-    require_playwright()
-    from playwright.sync_api import sync_playwright
-
     path = Path(path)
     html = viewer_html(region_map, screenshot=screenshot)
-    with sync_playwright() as playwright:
-        browser = launch(playwright)
-        try:
-            page = browser.new_page(viewport={"width": PICTURE_WIDTH_PX + 560, "height": 400})
-            page.set_content(html)
-            page.evaluate(
-                """([width, height]) => {
-                    document.body.classList.add('figure');
-                    const page = document.getElementById('page');
-                    page.style.width = Math.min(1, height / page.offsetHeight) * 100 + '%';
-                }""",
-                [PICTURE_WIDTH_PX, PICTURE_HEIGHT_PX],
-            )
-            png = page.screenshot(full_page=True)
-        finally:
-            browser.close()
+    # A thread of its own: sync Playwright refuses to run inside an event loop (a notebook's).
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        png = executor.submit(_drawn, html).result()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(png)
     return path
@@ -100,6 +83,32 @@ def viewer_html(region_map: RegionMap, *, screenshot: bytes | None = None) -> st
         script_hash=_source_hash(script),
         data=_json_in_html(data),
     )
+
+
+def _drawn(html: str) -> bytes:
+    """The viewer as a still: the whole page on the left, purposes and states on the right."""
+    from region4web.browser import launch, require_playwright
+
+    require_playwright()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        try:
+            page = browser.new_page(viewport={"width": PICTURE_WIDTH_PX + PICTURE_LIST_WIDTH_PX, "height": 400})
+            page.set_content(html)
+            page.evaluate(
+                """([width, list, height]) => {
+                    document.body.classList.add('figure');
+                    document.body.style.gridTemplateColumns = `${width}px ${list}px`;
+                    const page = document.getElementById('page');
+                    page.style.width = Math.min(1, height / page.offsetHeight) * 100 + '%';
+                }""",
+                [PICTURE_WIDTH_PX, PICTURE_LIST_WIDTH_PX, PICTURE_HEIGHT_PX],
+            )
+            return bytes(page.screenshot(full_page=True))
+        finally:
+            browser.close()
 
 
 def region_box(tree: AXTree, region: Region, size: tuple[int, int]) -> Box | None:

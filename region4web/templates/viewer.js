@@ -140,8 +140,8 @@ function filter() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   shown = [];
   for (const region of data.regions) {
-    region.text ??= [region.id, region.purpose, region.state, ...region.lines].join("\n").toLowerCase();
-    const found = words.every((word) => region.text.includes(word));
+    region.text ??= [region.purpose, region.state, ...region.lines].join("\n").toLowerCase();
+    const found = words.every((word) => word === region.id.toLowerCase() || region.text.includes(word));
     if (found) shown.push(region.number);
     items.get(region.number).hidden = !found;
     items.get(region.number).style.display = found ? "" : "none";
