@@ -1,0 +1,312 @@
+"""What the decomposition models see of a tree: one role and a row of numbers a node, by plain counting.
+
+Enters: an `AXTree`. Leaves: arrays in node order. Boxes are not read: saved pages have misleading ones, and trials
+were worse with them. Everything is linear in N: subtrees are contiguous ranges of a preorder, so what a subtree holds
+is a difference of two running sums. Symbols: N nodes, F numbers a node.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from region4web.axtree import AXNode, AXTree, IntArray
+from region4web.roles import ROLE_INDEX, UNKNOWN_ROLE
+
+__all__ = ["FEATURE_NAMES", "NodeFeatures", "node_features", "paper_features", "role_indices"]
+
+FloatArray = npt.NDArray[np.float32]
+
+ROLE_CLASSES: dict[str, frozenset[str]] = {
+    "text": frozenset({"StaticText", "time", "Abbr", "code", "mark"}),
+    "link": frozenset({"link"}),
+    "image": frozenset({"image", "img", "SvgRoot", "Canvas", "Video", "Audio", "graphics-symbol", "figure"}),
+    "heading": frozenset({"heading"}),
+    "button": frozenset({"button", "menuitem", "tab", "DisclosureTriangle", "switch", "menuitemcheckbox", "menuitemradio"}),
+    "field": frozenset({"textbox", "searchbox", "combobox", "spinbutton", "slider", "listbox", "Date", "DateTime", "ColorWell", "InputTime"}),
+    "choice": frozenset({"checkbox", "radio", "option"}),
+    "item": frozenset({"listitem", "row", "LayoutTableRow", "article", "term", "definition"}),
+    "list": frozenset({"list", "table", "LayoutTable", "grid", "DescriptionList", "menu", "MenuListPopup", "tree", "tablist", "menubar"}),
+    "cell": frozenset({"cell", "LayoutTableCell", "columnheader", "rowheader", "gridcell"}),
+    "paragraph": frozenset({"paragraph", "blockquote"}),
+    "landmark": frozenset({"banner", "navigation", "main", "complementary", "contentinfo", "search", "form", "region", "sectionheader",
+                           "sectionfooter"}),
+    "wrapper": frozenset({"generic", "none", "group"}),
+    "popup": frozenset({"dialog", "alertdialog", "alert", "status", "log", "tooltip", "tabpanel"}),
+}  # fmt: skip
+CLASS_NAMES = tuple(ROLE_CLASSES)
+_CLASS_OF_ROLE = np.full(len(ROLE_INDEX), len(CLASS_NAMES), dtype=np.int64)
+for _number, _roles in enumerate(ROLE_CLASSES.values()):
+    for _role in _roles:
+        if _role in ROLE_INDEX:
+            _CLASS_OF_ROLE[ROLE_INDEX[_role]] = _number
+
+TEXT_KINDS = ("number", "price", "copyright", "mail", "arrow", "account", "search", "social", "consent", "language")
+_TEXT_KIND = re.compile(
+    r"(?P<number>^[\W\d]*\d[\W\d]*$)|(?P<price>[$€£¥₹₽]\s?\d|\d\s?(?:[€£₽]|zł|kr\b|Kč|руб))|(?P<copyright>©|\(c\)|copyright|all rights)"
+    r"|(?P<mail>\S@\S+\.\w|^\+?[\d\s().-]{8,}$)|(?P<arrow>^[«»‹›<>←→/|·>\u2039-\u203a\u25b6\u276f.…]+$|\bnext\b|\bprev(?:ious)?\b|weiter|suivant|siguiente|próxim|далее)"
+    r"|(?P<account>\b(?:log ?in|log ?out|sign ?(?:in|up|out)|register|my account|anmelden|connexion|iniciar sesi|entrar|войти|регистрац|registr)|password|username)"
+    r"|(?P<search>\bsearch\b|suche|recherche|buscar|поиск|szukaj|zoek|cerca\b|検索|搜索)"
+    r"|(?P<social>facebook|twitter|instagram|linkedin|youtube|pinterest|whatsapp|tiktok|\brss\b|telegram|reddit)"
+    r"|(?P<consent>cookie|\bgdpr\b|consent|privacy)"
+    r"|(?P<language>^(?:english|deutsch|français|español|italiano|português|русский|polski|nederlands|中文|日本語|[a-z]{2})$)",
+    re.IGNORECASE,
+)
+LINK_KINDS = ("same_page", "outward", "script", "contact")
+_TEXT_INDEX = {name: number + 1 for number, name in enumerate(TEXT_KINDS)}
+NAME_READ = 80
+"""Characters of a name that are looked at for its kind."""
+
+
+@dataclass(frozen=True)
+class NodeFeatures:
+    """`roles` (N,) int64 indices into `roles.ROLES`; `numbers` (N, F) float32, named by FEATURE_NAMES."""
+
+    roles: npt.NDArray[np.int64]
+    numbers: FloatArray
+
+
+def role_indices(tree: AXTree) -> npt.NDArray[np.int64]:
+    """(N,) index of each node's role; unknown roles share one."""
+    unknown = ROLE_INDEX[UNKNOWN_ROLE]
+    return np.fromiter((ROLE_INDEX.get(node.role, unknown) for node in tree.nodes), dtype=np.int64, count=len(tree))
+
+
+def paper_features(tree: AXTree) -> NodeFeatures:
+    """The paper's five numbers: depth, subtree size, child count, has a name, child role diversity.
+
+    Counts enter as log(1 + x), ours: the paper does not say how they are scaled.
+    """
+    n = len(tree)
+    roles = role_indices(tree)
+    parent = tree.parent.astype(np.int64)
+    children = np.bincount(parent[1:], minlength=n)
+    pairs = np.unique(parent[1:] * len(ROLE_INDEX) + roles[1:])
+    distinct = np.bincount(pairs // len(ROLE_INDEX), minlength=n)
+    named = np.fromiter((bool(node.name) for node in tree.nodes), dtype=np.float32, count=n)
+    numbers = np.stack(
+        [np.log1p(tree.depth), np.log1p(tree.end - np.arange(n)), np.log1p(children), named, distinct / np.maximum(children, 1)], axis=1
+    )
+    return NodeFeatures(roles, numbers.astype(np.float32))
+
+
+def node_features(tree: AXTree) -> NodeFeatures:
+    """The numbers of the `best` model, see FEATURE_NAMES. All are of order one."""
+    roles = role_indices(tree)
+    columns = _columns(tree, roles)
+    numbers = np.empty((len(tree), len(columns)), dtype=np.float32)
+    for k, column in enumerate(columns.values()):
+        numbers[:, k] = column
+    return NodeFeatures(roles, numbers)
+
+
+def _columns(tree: AXTree, roles: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    n = len(tree)
+    parent = tree.parent.astype(np.int64)
+    parent[0] = 0
+    start = np.arange(n)
+    end = tree.end.astype(np.int64)
+    size = end - start
+    depth = tree.depth.astype(np.int64)
+    children = np.bincount(parent[1:], minlength=n)
+    leaf = children == 0
+    height = _heights(tree)
+    columns: dict[str, npt.NDArray[Any]] = {}
+
+    # Own content.
+    length = np.fromiter((len(node.name) for node in tree.nodes), dtype=np.int64, count=n)
+    text_kind, link_kind = _kinds(tree)
+    classes = _CLASS_OF_ROLE[roles]
+    columns["depth"] = depth / 10
+    columns["depth_share"] = depth / max(1, int(depth.max()))
+    columns["size"] = np.log1p(size)
+    columns["size_share"] = size / n
+    columns["page_size"] = np.full(n, np.log1p(n))
+    columns["height"] = np.log1p(height)
+    columns["children"] = np.log1p(children)
+    columns["leaf"] = leaf
+    columns["named"] = length > 0
+    columns["name_length"] = np.log1p(length)
+    columns["clickable"] = np.fromiter((node.clickable for node in tree.nodes), dtype=bool, count=n)
+    columns["stateful"] = np.fromiter((bool(node.states) for node in tree.nodes), dtype=bool, count=n)
+    columns["start"] = start / n
+    columns["end"] = end / n
+
+    # Content of the subtree, the node included.
+    in_link = _under(classes == CLASS_NAMES.index("link"), end)
+    in_list = _under(classes == CLASS_NAMES.index("item"), end)
+    characters = np.where(leaf | (length > 0), np.minimum(length, 500), 0)
+    total_characters = _subtree_sum(characters, end)
+    columns["characters"] = np.log1p(total_characters)
+    columns["characters_share"] = total_characters / max(1, int(total_characters[0]))
+    columns["link_characters"] = _subtree_sum(characters * in_link, end) / np.maximum(total_characters, 1)
+    columns["mean_characters"] = np.log1p(total_characters / size)
+    counts = {}
+    for number, name in enumerate(CLASS_NAMES):
+        counts[name] = _subtree_sum(classes == number, end)
+        columns[f"{name}_share"] = counts[name] / size
+        columns[f"{name}_count"] = np.log1p(counts[name])
+    controls = counts["button"] + counts["field"] + counts["choice"]
+    columns["controls_of_page"] = controls / max(1, int(controls[0]))
+    columns["links_of_page"] = counts["link"] / max(1, int(counts["link"][0]))
+    columns["headings_of_page"] = counts["heading"] / max(1, int(counts["heading"][0]))
+    columns["leaf_share"] = _subtree_sum(leaf, end) / size
+    columns["listed"] = in_list
+    columns["linked"] = in_link
+    actionable = np.maximum(counts["link"] + counts["button"] + counts["field"] + counts["text"], 1)
+    for number, name in enumerate(TEXT_KINDS, 1):
+        hits = _subtree_sum(text_kind == number, end)
+        columns[f"{name}_names"] = np.minimum(hits / actionable, 2)
+        columns[f"any_{name}_name"] = hits > 0
+    for number, name in enumerate(LINK_KINDS, 1):
+        columns[f"{name}_links"] = _subtree_sum(link_kind == number, end) / np.maximum(counts["link"], 1)
+
+    # Shape: two subtrees look alike when they hold the same roles with the same numbers of children.
+    exact = _subtree_sum(_MIX[roles, np.minimum(children, _MIX.shape[1] - 1)], end)
+    first_child = np.where(leaf, start, np.minimum(start + 1, n - 1))
+    last_child = start.copy()
+    last_child[parent[1:]] = start[1:]  # later children overwrite earlier ones
+    rough = _MIX[roles, 0] + 3 * _MIX[roles[first_child], 1] + 5 * _MIX[roles[last_child], 2] + 7 * np.minimum(height, 3)
+    order = np.lexsort((start[1:], parent[1:])) + 1 if n > 1 else np.zeros(0, dtype=np.int64)
+    siblings = np.ones(n, dtype=np.int64)
+    siblings[1:] = children[parent[1:]]
+    position = np.zeros(n, dtype=np.int64)
+    if n > 1:
+        groups = parent[order]
+        firsts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+        position[order] = np.arange(n - 1) - np.repeat(firsts, np.diff(np.r_[firsts, n - 1]))
+    before, after = _neighbours(order, parent, n)
+    columns["siblings"] = np.log1p(siblings)
+    columns["position"] = (position + 0.5) / siblings
+    columns["position_count"] = np.log1p(position)
+    columns["positions_left"] = np.log1p(siblings - 1 - position)
+    columns["only_child"] = siblings == 1
+    columns["share_of_parent"] = size / np.maximum(size[parent] - 1, 1)
+    columns["size_to_mean_sibling"] = np.log(size * siblings / np.maximum(size[parent] - 1, 1)).clip(-4, 4)
+    for name, key in (("role", roles), ("shape", exact), ("rough_shape", rough)):
+        alike = _alike_siblings(parent, key, n)
+        columns[f"alike_{name}"] = alike / siblings
+        columns[f"alike_{name}_count"] = np.log1p(alike - 1)
+        columns[f"same_{name}_before"] = (before >= 0) & (key[before] == key)
+        columns[f"same_{name}_after"] = (after >= 0) & (key[after] == key)
+        _, inverse, frequency = np.unique(key * 31 + depth, return_inverse=True, return_counts=True)
+        columns[f"{name}_at_depth"] = np.log1p(frequency[inverse] - 1)
+        children_alike = np.zeros(n)
+        np.maximum.at(children_alike, parent[1:], alike[1:])
+        columns[f"children_alike_{name}"] = children_alike / np.maximum(children, 1)
+    biggest = np.zeros(n)
+    np.maximum.at(biggest, parent[1:], size[1:])
+    columns["biggest_child"] = biggest / np.maximum(size - 1, 1)
+    columns["big_children"] = np.log1p(np.bincount(parent[1:], weights=size[1:] >= 3, minlength=n))
+    heading = classes == CLASS_NAMES.index("heading")
+    columns["child_headings"] = np.log1p(np.bincount(parent[1:], weights=heading[1:], minlength=n))
+    columns["first_child_heading"] = ~leaf & heading[first_child]
+    columns["starts_with_heading"] = counts["heading"][first_child] > 0
+    columns["heading_before"] = (before >= 0) & heading[before]
+    columns["heading_after"] = (after >= 0) & heading[after]
+    columns["size_before"] = np.where(before >= 0, np.log1p(size[before]), 0)
+    columns["size_after"] = np.where(after >= 0, np.log1p(size[after]), 0)
+    landmark = (classes == CLASS_NAMES.index("landmark")).astype(np.int64)
+    columns["landmarks_around"] = np.log1p(_ancestor_sum(landmark, end))
+    columns["headings_before"] = np.cumsum(heading) / max(1, int(heading.sum()))
+    columns["wrappers_around"] = _ancestor_sum((classes == CLASS_NAMES.index("wrapper")).astype(np.int64), end) / np.maximum(depth, 1)
+    return columns
+
+
+_MIX = np.random.default_rng(20260705).integers(-(2**62), 2**62, size=(len(ROLE_INDEX), 9), dtype=np.int64)
+"""Random keys of (role, child count); sums of them wrap around and tell shapes apart."""
+
+
+def _heights(tree: AXTree) -> IntArray:
+    height = [0] * len(tree)
+    parent = tree.parent.tolist()
+    for i in range(len(height) - 1, 0, -1):
+        h = height[i] + 1
+        if h > height[parent[i]]:
+            height[parent[i]] = h
+    return np.asarray(height, dtype=np.int32)
+
+
+def _subtree_sum(values: npt.NDArray[np.generic], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(N,) sum of `values` over each subtree, its root included."""
+    sums = np.zeros(len(end) + 1, dtype=np.int64)
+    np.cumsum(values, out=sums[1:], dtype=np.int64)
+    return sums[end] - sums[:-1]
+
+
+def _ancestor_sum(values: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(N,) sum of `values` over the ancestors of each node, the node left out."""
+    steps = np.zeros(len(end) + 1, dtype=np.int64)
+    steps[:-1] += values
+    np.subtract.at(steps, end, values)
+    return np.cumsum(steps[:-1]) - values
+
+
+def _under(flag: npt.NDArray[np.bool_], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """(N,) whether the node or an ancestor has the flag."""
+    return (_ancestor_sum(flag.astype(np.int64), end) > 0) | flag
+
+
+def _neighbours(order: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(N,) sibling before and sibling after, -1 where there is none. `order` lists edges grouped by parent."""
+    before = np.full(n, -1, dtype=np.int64)
+    after = np.full(n, -1, dtype=np.int64)
+    together = parent[order[1:]] == parent[order[:-1]]
+    before[order[1:][together]] = order[:-1][together]
+    after[order[:-1][together]] = order[1:][together]
+    return before, after
+
+
+def _alike_siblings(parent: npt.NDArray[np.int64], key: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
+    """(N,) how many children of the node's parent share its key, itself included."""
+    alike = np.ones(n, dtype=np.int64)
+    if n > 1:
+        order = np.lexsort((key[1:], parent[1:])) + 1
+        k, p = key[order], parent[order]
+        new = np.r_[True, (k[1:] != k[:-1]) | (p[1:] != p[:-1])]
+        firsts = np.flatnonzero(new)
+        lengths = np.diff(np.r_[firsts, n - 1])
+        alike[order] = np.repeat(lengths, lengths)
+    return alike
+
+
+def _kinds(tree: AXTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(N,) kind of each node's name and of its link, 0 for none."""
+    host = urlsplit(tree.url).hostname if tree.url else None
+    base = tree.url.split("#", 1)[0]
+    text_kind = [0] * len(tree)
+    link_kind = [0] * len(tree)
+    seen: dict[str, int] = {}
+    for i, node in enumerate(tree.nodes):
+        name = node.name
+        if name and i:
+            kind = seen.get(name)
+            if kind is None:
+                found = _TEXT_KIND.search(name[:NAME_READ])
+                kind = seen[name] = _TEXT_INDEX[found.lastgroup] if found and found.lastgroup else 0
+            text_kind[i] = kind
+        if node.role == "link" and node.url:
+            link_kind[i] = _link_kind(node.url, base, host)
+    return np.asarray(text_kind, dtype=np.int64), np.asarray(link_kind, dtype=np.int64)
+
+
+def _link_kind(url: str, base: str, host: str | None) -> int:
+    scheme, colon, rest = url.partition(":")
+    scheme = scheme.lower()
+    if not colon or scheme == "javascript":
+        return 3
+    if scheme in ("mailto", "tel", "sms"):
+        return 4
+    if "#" in url and url.split("#", 1)[0] == base:
+        return 1
+    there = rest[2:].split("/", 1)[0].split("?", 1)[0]
+    return 2 if host and there and there.removeprefix("www.") != host.removeprefix("www.") else 0
+
+
+_ONE_NODE = AXTree((AXNode("1", "RootWebArea"),), np.asarray([-1], dtype=np.int32))
+FEATURE_NAMES: tuple[str, ...] = tuple(_columns(_ONE_NODE, role_indices(_ONE_NODE)))
