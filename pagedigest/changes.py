@@ -14,7 +14,6 @@ from typing import Literal
 from pagedigest.tokens import TokenCounter
 from pagedigest.transition import FieldChange, Transition, Update, field_changes
 from region4web.axtree import AXNode, AXTree, StateValue
-from region4web.regions import Partition
 
 __all__ = ["Change", "ChangeLine", "ChangeList", "RenderedChanges", "changed_regions", "collect_changes", "element_text", "render_changes"]
 
@@ -30,6 +29,8 @@ ADDED_LINES_LIMIT = 40
 """Lines of one added group; the rest is counted."""
 NAMED_LIMIT = 6
 """Removed, replaced or reordered elements that are named one by one."""
+IDS_LIMIT = 40
+"""Further ones of which at least the ids are given."""
 
 Kind = Literal["alert", "popup", "focus", "update", "added", "moved", "replaced", "removed"]
 _URGENCY: Mapping[Kind, int] = {"alert": 0, "popup": 1, "update": 2, "added": 3, "moved": 4, "replaced": 5, "removed": 6, "focus": 7}
@@ -63,13 +64,16 @@ class Change:
 class ChangeList:
     """All changes since entry, most urgent first.
 
-    `added_regions[j]` is the region under which current node j is listed. `moved_away` are entry nodes that are listed
-    under `moved` instead of at their old place. `modal` is the current index of a modal dialog, None if there is none.
+    `region_of[j]` is the region of current node j; a new node belongs to that of the node it hangs below. `moved_away`
+    are entry nodes that are listed under `moved` instead of at their old place. `folded` counts lines of added groups
+    that are not listed, `unnamed` removed, re-rendered or reordered elements that no line names.
     """
 
     changes: tuple[Change, ...]
     region_of: tuple[int, ...] = field(repr=False)
     moved_away: frozenset[int] = frozenset()
+    folded: int = 0
+    unnamed: int = 0
 
     def __len__(self) -> int:
         return len(self.changes)
@@ -97,9 +101,9 @@ def element_text(node: AXNode) -> str:
     return "".join(parts)
 
 
-def collect_changes(transition: Transition, current: AXTree, partition: Partition, *, open_regions: Collection[int]) -> ChangeList:
-    """The changes of a transition from the partition's tree to `current`."""
-    return _Collector(transition, current, partition, frozenset(open_regions)).collect()
+def collect_changes(transition: Transition, current: AXTree, region_of: Sequence[int], *, open_regions: Collection[int]) -> ChangeList:
+    """The changes of a transition to `current`; `region_of[i]` is the region of node i of the transition's entry tree."""
+    return _Collector(transition, current, region_of, frozenset(open_regions)).collect()
 
 
 def changed_regions(changes: ChangeList) -> tuple[int, ...]:
@@ -134,14 +138,15 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
 class _Collector:
     """Reads one transition; the tables are filled once, in order of use."""
 
-    def __init__(self, transition: Transition, current: AXTree, partition: Partition, open_regions: frozenset[int]) -> None:
+    def __init__(self, transition: Transition, current: AXTree, region_of: Sequence[int], open_regions: frozenset[int]) -> None:
         self.transition, self.current, self.entry = transition, current, transition.entry
         self.open = open_regions
         self.current_of, self.entry_of = transition.matching.current_of, transition.matching.entry_of
-        self.region_at_entry: list[int] = partition.region_of.tolist()
+        self.region_at_entry = region_of
         self.parent_now: list[int] = current.parent.tolist()
         self.parent_before: list[int] = self.entry.parent.tolist()
         self.region_now = self._regions_now()
+        self.folded = self.unnamed = 0
         self.live = self._live_roots() if transition.updated or transition.placed else []
 
     def collect(self) -> ChangeList:
@@ -157,7 +162,7 @@ class _Collector:
             changes.extend(self._removed())
             changes.extend(self._focus())
         changes.sort(key=lambda change: _URGENCY[change.kind])
-        return ChangeList(tuple(changes), tuple(self.region_now), frozenset(moved_away))
+        return ChangeList(tuple(changes), tuple(self.region_now), frozenset(moved_away), self.folded, self.unnamed)
 
     def _regions_now(self) -> list[int]:
         """Region of each current node: its own at entry, else that of the nearest ancestor that was there."""
@@ -237,13 +242,17 @@ class _Collector:
                 if node.role in ALERT_ROLES and node.role != "alertdialog":
                     return "alert", "message"
                 if node.role in POPUP_ROLES:
-                    trigger = self._trigger()
+                    trigger = self._trigger(k)
                     modal = ", modal: the rest is blocked until it is closed" if node.state("modal") is True else ""
                     return "popup", f"{node.role}{f', popup of {trigger}' if trigger else ''}{modal}"
         return None, ""
 
-    def _trigger(self) -> str:
-        """Id of the one element that was expanded in this transition, '' where none or several were."""
+    def _trigger(self, popup: int) -> str:
+        """Id of the element that controls the popup; else of the one element that was expanded; else ''."""
+        key = self.current.nodes[popup].id
+        for node in self.current.nodes:
+            if node.states and key in str(node.state("controls") or "").split():
+                return node.id
         expanded = [
             update.after.id
             for update in self.transition.updated
@@ -256,6 +265,7 @@ class _Collector:
         lines = [line for j in tops for line in self._subtree_lines(j)]
         if len(lines) > ADDED_LINES_LIMIT + 1:
             rest = lines[ADDED_LINES_LIMIT:]
+            self.folded += len(rest)
             ids = [line.id for line in rest if line.id is not None]
             span = f", ids {ids[0]}..{ids[-1]}" if ids else ""
             lines = [*lines[:ADDED_LINES_LIMIT], ChangeLine(f"{len(rest)} more new lines{span}", depth=1)]
@@ -310,7 +320,8 @@ class _Collector:
             region = self.region_now[p]
             if len(movers) > NAMED_LIMIT:
                 order = [self.current.nodes[c].id for c in self.current.children[p] if self.current.nodes[c].addressable]
-                first = ", ".join(order[:20]) + (", ..." if len(order) > 20 else "")
+                self.unnamed += max(0, len(order) - IDS_LIMIT)
+                first = ", ".join(order[:IDS_LIMIT]) + (", ..." if len(order) > IDS_LIMIT else "")
                 yield Change("moved", region, (ChangeLine(f"order changed, now ids {first}", before=f"R{region}"),)), []
             else:
                 yield Change("moved", region, tuple(self._move_line(j, region) for j in movers)), []
@@ -345,6 +356,7 @@ class _Collector:
                 by_region.setdefault(self.region_now[self.current.index_of[node.id]], []).append(update)
         for region, updates in by_region.items():
             if len(updates) > NAMED_LIMIT:
+                self.unnamed += len(updates)
                 a, b = updates[0], updates[-1]
                 text = f"replaced: {a.before.id}..{b.before.id} -> {a.after.id}..{b.after.id}, {len(updates)} elements were re-rendered"
                 yield Change("replaced", region, (ChangeLine(text, before=f"R{region}"),))
@@ -365,8 +377,12 @@ class _Collector:
                 tops.setdefault(self.region_at_entry[i], []).append(i)
         for region, roots in tops.items():
             named = [self._removed_text(i) for i in roots[:NAMED_LIMIT]]
-            if len(roots) > NAMED_LIMIT:
-                named.append(f"and {len(roots) - NAMED_LIMIT} more")
+            if more := roots[NAMED_LIMIT:]:
+                ids = [self.entry.nodes[i].id for i in more if self.entry.nodes[i].addressable]
+                self.unnamed += max(0, len(ids) - IDS_LIMIT)
+                named.append(
+                    f"{len(more)} more" + (f" ({', '.join(ids[:IDS_LIMIT])}{', ...' if len(ids) > IDS_LIMIT else ''})" if ids else "")
+                )
             yield Change("removed", region, (ChangeLine("removed: " + ", ".join(named), before=f"R{region}"),))
 
     def _removed_text(self, i: int) -> str:

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 

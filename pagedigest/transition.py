@@ -20,8 +20,10 @@ from region4web.axtree import AXNode, AXTree, StateValue
 
 __all__ = ["FieldChange", "Placement", "Transition", "Update", "diff", "field_changes"]
 
-FALSE_WHEN_ABSENT = frozenset({"disabled", "focused", "required", "busy", "modal", "atomic", "multiselectable", "hidden", "readonly"})
+FALSE_WHEN_ABSENT = frozenset({"disabled", "focused", "required", "busy", "modal", "atomic", "multiselectable", "hidden", "readonly", "blocked"})
 """States that a browser leaves out when they are false: their absence is `false`, not `absent`."""
+
+_UNTOLD_STATES = frozenset({"focused", "blocked"})
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ def diff(entry: AXTree, current: AXTree) -> Transition:
 def field_changes(update: Update) -> tuple[FieldChange, ...]:
     """What a reader would call changed, in a fixed order: role, name, value, states, visibility, address, description.
 
-    Left out: geometry, the id (that is `Update.replaced`) and focus, which a page has once and `changes` tells apart.
+    Left out: geometry, the id (that is `Update.replaced`), and what a page has once and the digest tells by itself:
+    focus, and the controls that an overlay blocks.
     """
     before, after = update.before, update.after
     changes = [
@@ -149,9 +152,8 @@ def _state_changes(before: dict[str, StateValue], after: dict[str, StateValue]) 
     for name in (*before, *(name for name in after if name not in before)):
         absent = False if name in FALSE_WHEN_ABSENT else None
         a, b = before.get(name, absent), after.get(name, absent)
-        if (a is None) != (b is None) or a != b:
-            if name != "focused":
-                yield FieldChange(name, a, b)
+        if name not in _UNTOLD_STATES and a != b:
+            yield FieldChange(name, a, b)
 
 
 def _address_change(before: str | None, after: str | None) -> FieldChange | None:

@@ -1,0 +1,105 @@
+"""The text of a view: `view_all`, `view_region`, `find`, `read`, in pages within the budget.
+
+Enters: an `OpenPage` and a `ViewCommand`. Leaves: a `PageText`: one line that names page and view, the lines asked for,
+the changes. Views show the page as it is now, additions in their place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pagedigest.changes import RenderedChanges, render_changes
+from pagedigest.layouts import PageText
+from pagedigest.page_state import OpenPage
+from pagedigest.store import PageStore
+from pagedigest.tokens import TokenCounter
+from pagedigest.views import ViewCommand, ViewLine, ViewPage, found_lines, paginate, region_lines
+
+__all__ = ["view_text"]
+
+VIEW_PAGE_TOKENS = 6000
+"""Length of one page of a view where there is no budget."""
+CHANGES_SHARE = 0.25
+"""Part of a page that the changes may take."""
+SMALLEST_PAGE = 40
+"""Tokens of lines below which a page of a view is not cut further."""
+_REGION = re.compile(r"[Rr]?(\d{1,6})")
+_LISTED_ID = re.compile(r"(?m)^(\t*)\[([^\]\s]+)\]")
+
+
+def view_text(
+    page: OpenPage, command: ViewCommand, *, counter: TokenCounter, budget_tokens: int | None, store: PageStore | None
+) -> PageText:
+    """What to read for `command`. A region, text or address that is not there is said in the text."""
+    limit = VIEW_PAGE_TOKENS if budget_tokens is None else budget_tokens
+    lines, told, opened = _lines(page, command, store)
+    room = limit
+    while True:
+        view = paginate(lines, counter=counter, limit_tokens=room, page=command.page)
+        told_page = f"{told} | page {view.number} of {view.count}" if view.count > 1 else told
+        if view.number < view.count:
+            told_page += f", {command.call(view.number + 1)} shows the next"
+        changes = _changes(page, view.ids, counter, limit) if command.name != "read" else RenderedChanges("", ())
+        text, tokens = _assemble(page, told_page, view, changes.text, counter)
+        if tokens <= limit or room <= SMALLEST_PAGE:
+            return PageText(text, (*view.ids, *changes.ids), tokens, opened)
+        room = max(SMALLEST_PAGE, room - (tokens - limit) - 2)
+
+
+def _lines(page: OpenPage, command: ViewCommand, store: PageStore | None) -> tuple[list[ViewLine], str, tuple[int, ...]]:
+    """The lines asked for, what the first line calls them, the regions they show in full."""
+    count = len(page.region_map.abstractions)
+    region_of = page.changes.region_of
+    if command.name == "view_all":
+        every = tuple(range(count))
+        return list(region_lines(page.tree, region_of, page.region_map, every, addresses=False)), f"all {count} regions", every
+    if command.name == "view_region":
+        match = _REGION.fullmatch(command.argument)
+        number = int(match[1]) if match else -1
+        if not 0 <= number < count:
+            return [ViewLine(f"no region {command.argument[:40]!r}: this page has R0 to R{count - 1}")], "view_region", ()
+        page.viewed = (number, *(n for n in page.viewed if n != number))
+        return list(region_lines(page.tree, region_of, page.region_map, (number,), addresses=True)), f"R{number} in full", (number,)
+    if command.name == "find":
+        lines = list(found_lines(page.tree, region_of, page.region_map, command.argument))
+        hits = sum(bool(line.header) for line in lines)
+        if not hits:
+            lines = [ViewLine(f"no element of this page says {command.argument[:80]!r}")]
+        return lines, f"{hits} elements that say {command.argument[:80]!r}", ()
+    return _stored_lines(command.argument, store), f"{command.argument[:40]} as it was", ()
+
+
+def _stored_lines(address: str, store: PageStore | None) -> list[ViewLine]:
+    """An earlier state; its ids are written without brackets: they may be gone by now."""
+    if store is None:
+        return [ViewLine("no earlier pages are kept: this episode runs without a page store")]
+    try:
+        text = store.read(address)
+    except ValueError as error:
+        return [ViewLine(str(error))]
+    return [ViewLine(_LISTED_ID.sub(r"\1\2", line)) for line in text.split("\n")]
+
+
+def _changes(page: OpenPage, printed: Sequence[str], counter: TokenCounter, limit: int) -> RenderedChanges:
+    changes = page.recent_first()
+    if not changes and not page.passed_alerts:
+        return RenderedChanges("", ())
+    title = f"CHANGES since this page was opened at step {page.opened_at}"
+    return render_changes(
+        title, changes, printed=frozenset(printed), counter=counter, limit_tokens=int(limit * CHANGES_SHARE), notes=page.passed_alerts
+    )
+
+
+def _assemble(page: OpenPage, told: str, view: ViewPage, changes: str, counter: TokenCounter) -> tuple[str, int]:
+    """The text with its own length in its first line, and that length."""
+    body = "\n".join(["", *(f"NOTE {note}" for note in page.notes()), *view.lines, *([changes] if changes else [])])
+    title, url = " ".join(page.tree.title.split())[:120], " ".join(page.tree.url.split())[:200]
+    tokens = 0
+    for _ in range(4):
+        text = f"PAGE {title} | {url} | {told} | {tokens} of {page.full_tokens} tokens{body}"
+        counted = counter.count(text)
+        if counted == tokens:
+            break
+        tokens = counted
+    return text, counted
