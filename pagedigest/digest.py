@@ -1,0 +1,371 @@
+"""The digest: the text of a page that an agent reads (DESIGN "Digest text").
+
+Enters: a `RegionMap` and a `Selection`. Leaves: a `Digest` whose token count never exceeds the budget. Without a budget
+the open regions are printed in full. Under a budget lines are chosen by relevance per token, over all regions, and
+printed in page order under their region's header; what was left out is said. Same input, same text.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagedigest.lines import DigestLines, shortened
+from pagedigest.selection import Selection
+from pagedigest.tokens import TokenCounter
+from pagedigest.words import task_text
+from region4web.regions import RegionMap
+from region4web.render import render_tree
+
+__all__ = ["Digest", "compose_digest"]
+
+NAME_LIMITS = ((300, 40), (700, 60), (1500, 80), (3000, 120))
+"""Longest name on a line, in characters, up to a budget in tokens; above the last budget 200."""
+FOCUS_FACTOR = 4
+"""How much longer the names of the `FOCUS_NODES` most needed nodes may be."""
+FOCUS_NODES = 3
+HEADING_SHARE = 0.12
+"""Part of a budget that the PAGE line may take before it is shortened."""
+PURPOSE_SHARE = 0.12
+"""Part of a budget that goes to the purposes of regions with no line shown."""
+FOLD_MINIMUM = 3
+"""Rows left out of one list before that is told in a line of its own."""
+FOLD_SHARE = 0.06
+"""Part of a budget that such lines may take."""
+ADDRESS_WORDS = ("url", "href", "http", "link address", "hyperlink")
+NOTE_LIMIT = 200
+
+
+@dataclass(frozen=True)
+class Digest:
+    """`text`; `shown` the ids on its lines, in text order; `open` the regions of which lines are shown; `tokens` of the
+    text by the counter given; `folded` how many lines of the open regions were left out."""
+
+    text: str
+    shown: tuple[str, ...]
+    open: tuple[int, ...]
+    tokens: int
+    folded: int
+
+
+def compose_digest(
+    region_map: RegionMap,
+    selection: Selection,
+    *,
+    counter: TokenCounter,
+    budget_tokens: int | None,
+    task: str = "",
+    hidden: Collection[int] = (),
+    notes: Sequence[str] = (),
+    changes: str = "",
+    full_tokens: int | None = None,
+) -> Digest:
+    """The digest of a page.
+
+    `hidden` are node indices not to print; `notes` lines under the PAGE line; `changes` a block put last, counted in the
+    budget and never cut; `full_tokens` what the whole tree would take (counted here when None). Raises ValueError when
+    the budget is not positive, or too small for `changes` alone.
+    """
+    tree = region_map.partition.tree
+    if budget_tokens is not None and budget_tokens < 1:
+        raise ValueError(f"budget_tokens must be positive or None, found {budget_tokens}")
+    if full_tokens is None:
+        full_tokens = counter.count(render_tree(tree))
+    wanted = task_text(task).lower()
+    lines = DigestLines(tree, hidden=hidden, with_addresses=any(word in wanted for word in ADDRESS_WORDS))
+    frame = _Frame(region_map, counter, notes, changes, full_tokens, budget_tokens)
+    if budget_tokens is None:
+        return _whole(region_map, selection, lines, frame)
+    return _Composition(region_map, selection, lines, frame, budget_tokens).digest()
+
+
+class _Frame:
+    """What stands around the regions: the PAGE line, notes, the changes."""
+
+    def __init__(
+        self, region_map: RegionMap, counter: TokenCounter, notes: Sequence[str], changes: str, full_tokens: int, budget: int | None
+    ) -> None:
+        tree = region_map.partition.tree
+        self.counter = counter
+        self._changes = changes.strip("\n")
+        self._regions = len(region_map.partition)
+        self._full = full_tokens
+        title, url = _one_line(tree.title), _one_line(tree.url)
+        self._starts = [
+            f"PAGE {shortened(title, 80)} | {shortened(url, 120)}",
+            f"PAGE {shortened(title, 50)} | {shortened(url, 60)}",
+            f"PAGE {shortened(title, 30)}",
+            "PAGE",
+        ]
+        self._notes = [shortened(_one_line(note), NOTE_LIMIT) for note in notes]
+        self._level = 0
+        if budget is not None:
+            while self._level < 3 and counter.count(self._heading(self._regions, budget)) > HEADING_SHARE * budget:
+                self._level += 1
+            while self._notes and counter.count(self.text([], 0, 0)) > budget // 2:
+                self._notes.pop()
+            if self._changes and counter.count(self.text([], 0, 0)) > budget and counter.count(self._changes) > budget:
+                raise ValueError(
+                    f"budget_tokens={budget} is too small for the {counter.count(self._changes)} tokens of `changes`; shorten them"
+                )
+
+    def _heading(self, opened: int, used: int) -> str:
+        return f"{self._starts[self._level]} | {opened} of {self._regions} regions open | {used} of {self._full} tokens"
+
+    def text(self, body: Sequence[str], opened: int, used: int) -> str:
+        parts = [self._heading(opened, used), *self._notes, *body]
+        if self._changes:
+            parts.append(self._changes)
+        return "\n".join(parts)
+
+    def finished(self, body: Sequence[str], opened: int) -> tuple[str, int]:
+        """The text that states its own length, and that length."""
+        used = self.counter.count(self.text(body, opened, 0))
+        for _ in range(6):
+            text = self.text(body, opened, used)
+            count = self.counter.count(text)
+            if count == used:
+                return text, used
+            used = max(used, count)
+        return text, self.counter.count(text)
+
+    def shortest(self, budget: int) -> tuple[str, int]:
+        """What still fits when nothing else does: the changes, else the word PAGE, else nothing."""
+        for text in (self._changes, "PAGE"):
+            if text and (count := self.counter.count(text)) <= budget:
+                return text, count
+        return "", 0
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "/")
+
+
+def _purpose(region_map: RegionMap, number: int) -> str:
+    """Purpose on one line; what a region holds where none was written."""
+    purpose = _one_line(region_map.abstractions[number].purpose)
+    if purpose:
+        return shortened(purpose, 100)
+    node = region_map.partition.tree.nodes[region_map.partition.roots[number]]
+    return "Page" if number == 0 else shortened(f"{node.role} {_one_line(node.name)}".strip(), 60)
+
+
+def _tree_depths(region_map: RegionMap, printed: Collection[int]) -> dict[int, int]:
+    """Tabs of each printed node: one, and one more for each printed ancestor in its region."""
+    partition = region_map.partition
+    parent, region_of = partition.tree.parent.tolist(), partition.region_of.tolist()
+    wanted = set(printed)
+    depth: dict[int, int] = {}
+    for i in sorted(wanted):
+        p = parent[i]
+        while p >= 0 and region_of[p] == region_of[i] and p not in wanted:
+            p = parent[p]
+        depth[i] = min(12, depth[p] + 1) if p >= 0 and region_of[p] == region_of[i] and p in depth else 1
+    return depth
+
+
+def _whole(region_map: RegionMap, selection: Selection, lines: DigestLines, frame: _Frame) -> Digest:
+    """Open regions in full, purposes of the others."""
+    opened = frozenset(selection.open)
+    body: list[str] = []
+    shown: list[str] = []
+    for region in region_map.partition.regions:
+        header = f"{region.key} | {_purpose(region_map, region.number)}"
+        if region.number not in opened:
+            body.append(header)
+            continue
+        body.append(f"{header} | open")
+        printed = [i for i in region.members.tolist() if lines.printable[i]]
+        depth = _tree_depths(region_map, printed)
+        body += ["\t" * depth[i] + lines.line(i, 4000) for i in printed]
+        shown += [lines.tree.nodes[i].id for i in printed if lines.tree.nodes[i].addressable]
+    text, tokens = frame.finished(body, len(opened))
+    return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, 0)
+
+
+class _Composition:
+    """Chooses lines for one budget."""
+
+    def __init__(self, region_map: RegionMap, selection: Selection, lines: DigestLines, frame: _Frame, budget: int) -> None:
+        self._map, self._lines, self._frame, self._budget = region_map, lines, frame, budget
+        self._partition = region_map.partition
+        self._region_of = self._partition.region_of.tolist()
+        self._scores = selection.node_scores.astype(float).tolist()
+        self._region_order = np.argsort(-selection.region_scores, kind="stable").tolist()
+        self._limit = next((limit for tokens, limit in NAME_LIMITS if budget <= tokens), 200)
+        ranked = sorted((i for i in range(len(self._scores)) if lines.printable[i]), key=lambda i: (-self._scores[i], i))
+        self._focus = frozenset(ranked[:FOCUS_NODES])
+        self._sizes = np.bincount(
+            self._partition.region_of[np.asarray(lines.printable, dtype=bool)], minlength=len(self._partition)
+        ).tolist()
+        self._cost_of: dict[str, int] = {}
+        self._texts: dict[int, str] = {}
+
+    def digest(self) -> Digest:
+        frame = self._frame
+        chosen = self._chosen(self._budget - frame.counter.count(frame.text([], len(self._partition), self._budget)))
+        extras_share = 1.0
+        while True:
+            body, shown, opened = self._body(chosen, extras_share)
+            text, tokens = frame.finished(body, len(opened))
+            if tokens <= self._budget:
+                break
+            if not chosen and extras_share <= 0:
+                text, tokens = frame.shortest(self._budget)
+                return Digest(text, (), (), tokens, 0)
+            extras_share = max(0.0, extras_share - 0.25) if extras_share > 0.5 or not chosen else extras_share
+            over = tokens - self._budget
+            while chosen and over > 0:
+                over -= self._line_cost(chosen.pop())
+        folded = sum(self._sizes[number] for number in opened) - len(set(chosen))
+        return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded)
+
+    def _text_of(self, i: int) -> str:
+        if i not in self._texts:
+            limit = self._limit * FOCUS_FACTOR if i in self._focus else self._limit
+            self._texts[i] = self._lines.line(i, limit)
+        return self._texts[i]
+
+    def _cost(self, text: str) -> int:
+        cost = self._cost_of.get(text)
+        if cost is None:
+            cost = self._cost_of[text] = self._frame.counter.count(text)
+        return cost
+
+    def _line_cost(self, i: int) -> int:
+        return self._cost("\n\t" + self._text_of(i))
+
+    def _header(self, number: int, shown: int) -> str:
+        size = self._sizes[number]
+        return f"R{number} | {_purpose(self._map, number)} | open" + ("" if shown >= size else f" {shown} of {size}")
+
+    def _chosen(self, room: int) -> list[int]:
+        """Nodes to print in the order of their choice: relevance per token, the header counted with a region's first."""
+        lines = self._lines
+        room -= int(self._budget * (PURPOSE_SHARE + FOLD_SHARE)) if self._budget >= 200 else 0
+        chosen: list[int] = []
+        taken = [False] * len(self._scores)
+        opened: set[int] = set()
+        header_cost: dict[int, int] = {}
+        members: dict[int, list[int]] = {}
+
+        def price(i: int) -> tuple[int, list[int]]:
+            needed = [i]
+            label = lines.label[i]
+            if label >= 0 and not taken[label] and lines.printable[label]:
+                needed.insert(0, label)
+            cost = sum(self._line_cost(k) for k in needed)
+            for number in {self._region_of[k] for k in needed} - opened:
+                if number not in header_cost:
+                    header_cost[number] = self._cost("\n" + self._header(number, 0))
+                cost += header_cost[number]
+            return cost, needed
+
+        heap: list[tuple[float, int]] = []
+        for i, score in enumerate(self._scores):
+            if lines.printable[i] and score > 0:
+                members.setdefault(self._region_of[i], []).append(i)
+                heap.append((-score / price(i)[0], i))
+        heapq.heapify(heap)
+        while heap and room > 3:
+            value, i = heapq.heappop(heap)
+            if taken[i]:
+                continue
+            cost, needed = price(i)
+            density = -self._scores[i] / cost
+            if density > value * 0.999 and heap and density > heap[0][0]:  # dearer than when it was put in
+                heapq.heappush(heap, (density, i))
+                continue
+            if cost > room:
+                continue
+            room -= cost
+            for k in needed:
+                taken[k] = True
+                chosen.append(k)
+                number = self._region_of[k]
+                if number not in opened:
+                    opened.add(number)
+                    for other in members.get(number, ()):
+                        if not taken[other]:
+                            heapq.heappush(heap, (-self._scores[other] / price(other)[0], other))
+        return chosen
+
+    def _body(self, chosen: Iterable[int], extras_share: float) -> tuple[list[str], list[str], set[int]]:
+        nodes = self._partition.tree.nodes
+        by_region: dict[int, list[int]] = {}
+        printed = sorted(set(chosen))
+        for i in printed:
+            by_region.setdefault(self._region_of[i], []).append(i)
+        depth = _tree_depths(self._map, printed)
+        folds = self._fold_lines(by_region, int(self._budget * FOLD_SHARE * extras_share))
+        closed = [number for number in self._region_order if number not in by_region]
+        room = int(self._budget * PURPOSE_SHARE * extras_share)
+        told: dict[int, str] = {}
+        for number in closed:
+            header = f"R{number} | {_purpose(self._map, number)}"
+            cost = self._cost("\n" + header)
+            if cost <= room:
+                told[number] = header
+                room -= cost
+        body: list[str] = []
+        shown: list[str] = []
+        for number in range(len(self._partition)):
+            if number in told:
+                body.append(told[number])
+            if number not in by_region:
+                continue
+            body.append(self._header(number, len(by_region[number])))
+            waiting = folds.get(number, [])
+            for i in by_region[number]:
+                while waiting and waiting[0][0] <= i:
+                    body.append(waiting.pop(0)[1])
+                body.append("\t" * depth[i] + self._text_of(i))
+                if nodes[i].addressable:
+                    shown.append(nodes[i].id)
+            body += [line for _, line in waiting]
+        untold = [number for number in sorted(closed) if number not in told]
+        if untold and extras_share > 0.5:
+            body.append(f"{len(untold)} more regions: {_ranges(untold)}")
+        return body, shown, set(by_region)
+
+    def _fold_lines(self, by_region: dict[int, list[int]], room: int) -> dict[int, list[tuple[int, str]]]:
+        """For each open region, (place, line) of lists of which rows are left out, longest first while there is room."""
+        tree = self._partition.tree
+        printed = np.zeros(len(tree) + 1, dtype=np.int64)
+        for members in by_region.values():
+            printed[np.asarray(members) + 1] = 1
+        before = np.cumsum(printed)
+        groups: list[tuple[int, int, int, str]] = []
+        for p, children in enumerate(tree.children):
+            if len(children) < FOLD_MINIMUM + 1 or self._region_of[p] not in by_region:
+                continue
+            kinds: dict[str, list[int]] = {}
+            for c in children:
+                if self._region_of[c] == self._region_of[p] and before[tree.end[c]] == before[c]:
+                    kinds.setdefault(tree.nodes[c].role, []).append(c)
+            for role, left in kinds.items():
+                if len(left) >= FOLD_MINIMUM and role not in ("StaticText", "generic", "none"):
+                    ids = [tree.nodes[c].id for c in left if tree.nodes[c].addressable]
+                    span = f", ids {ids[0]}..{ids[-1]}" if len(ids) > 1 else ""
+                    noun = "rows" if role in ("row", "LayoutTableRow") else f"{role}s"
+                    groups.append((len(left), self._region_of[p], int(tree.end[left[-1]]), f"\t{len(left)} more {noun}{span}"))
+        out: dict[int, list[tuple[int, str]]] = {}
+        for _, number, place, line in sorted(groups, key=lambda group: (-group[0], group[2])):
+            if (cost := self._cost("\n" + line)) <= room:
+                room -= cost
+                out.setdefault(number, []).append((place, line))
+        return {number: sorted(entries) for number, entries in out.items()}
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`R3, R5..R9` of rising numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"R{a}" if a == b else f"R{a}, R{b}" if b == a + 1 else f"R{a}..R{b}" for a, b in runs)

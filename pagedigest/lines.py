@@ -1,0 +1,196 @@
+"""The lines of a digest: which nodes have one, and how each is written.
+
+Enters: a `RegionMap`. Leaves: for each node a short line `[id] role 'name' value='...', state=value`, or none: bare
+wrappers and texts that their element already says. One node, one line; page text is quoted, so it cannot start a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from region4web.axtree import AXNode, AXTree, StateValue
+
+__all__ = ["DigestLines", "shortened"]
+
+TOLD_STATES = frozenset(
+    {
+        "checked",
+        "pressed",
+        "expanded",
+        "selected",
+        "disabled",
+        "required",
+        "focused",
+        "hasPopup",
+        "invalid",
+        "valuetext",
+        "busy",
+        "readonly",
+        "modal",
+        "scrollable",
+    }
+)
+TOLD_WHEN_FALSE = frozenset({"checked", "pressed", "expanded"})
+FIELD_ROLES = frozenset(
+    {"textbox", "searchbox", "combobox", "listbox", "spinbutton", "slider", "checkbox", "radio", "switch", "textarea", "Date", "DateTime"}
+)
+BARE_ROLES = frozenset(
+    "generic none presentation list listitem group paragraph section LayoutTable LayoutTableRow LayoutTableCell row rowgroup table grid treegrid cell gridcell "
+    "banner navigation main contentinfo complementary region form article figure separator LineBreak SvgRoot image img blockquote DescriptionList term "
+    "definition DescriptionListTerm DescriptionListDetail LabelText Iframe RootWebArea emphasis strong code time status alert log search".split()
+)
+"""Roles that say nothing without a name, a value or a state."""
+MERGED_TEXT_LIMIT = 60
+"""Longest text, in characters, that is told as the name of the nameless element around it."""
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most `limit` characters, the last one `…` where something is left out."""
+    return text if len(text) <= limit else text[: max(1, limit - 1)].rstrip() + "…"
+
+
+class DigestLines:
+    """Lines of a tree's nodes for one digest.
+
+    `printable[i]`: whether node i has a line. `label[i]`: index of the node whose line tells a look-alike or nameless
+    node i apart (the text before a field, the first text of a row), -1 when none is needed.
+    """
+
+    def __init__(self, tree: AXTree, *, hidden: Collection[int] = (), with_addresses: bool = False) -> None:
+        self.tree = tree
+        self._with_addresses = with_addresses
+        self.merged = self._merged_names()
+        covered = self._covered()
+        nodes = tree.nodes
+        hidden_nodes = frozenset(hidden)
+        self.printable = [
+            i not in hidden_nodes and not covered[i] and (i in self.merged or not _is_bare(node)) for i, node in enumerate(nodes)
+        ]
+        self.printable[0] = False
+        self.label = self._labels()
+        self._twins = self._link_twins()
+
+    def line(self, i: int, limit: int) -> str:
+        """Node i's line without indentation; name and value of at most `limit` characters."""
+        node = self.tree.nodes[i]
+        name = self.merged.get(i, node.name)
+        parts = [f"[{node.id}] {node.role}" if node.addressable else node.role]
+        parts.append(f" {shortened(name, limit)!r}")
+        if node.value is not None and node.value != "" and node.value != node.name:
+            value = node.value
+            parts.append(
+                f" value={shortened(value, limit) if isinstance(value, str) else value!r}"
+                if not isinstance(value, str)
+                else f" value={shortened(value, limit)!r}"
+            )
+        for key, state in node.states:
+            if key in TOLD_STATES and (told := _told(key, state)):
+                parts.append(f", {told}")
+        if node.url and (self._with_addresses or i in self._twins) and node.role == "link":
+            parts.append(f", url={shortened(_path(node.url), 60)!r}")
+        return "".join(parts)
+
+    def _merged_names(self) -> dict[int, str]:
+        """Names of nameless elements that hold one short text which has no id of its own."""
+        tree = self.tree
+        names: dict[int, str] = {}
+        end = tree.end.tolist()
+        for i, node in enumerate(tree.nodes):
+            if node.name or not node.addressable or node.role in FIELD_ROLES or end[i] - i > 4 or end[i] - i < 2:
+                continue
+            inside = [tree.nodes[k] for k in range(i + 1, end[i])]
+            if any(k.addressable for k in inside):
+                continue
+            text = " ".join(k.name for k in inside if k.name)
+            if text and len(text) <= MERGED_TEXT_LIMIT:
+                names[i] = text
+        return names
+
+    def _covered(self) -> list[bool]:
+        """Texts that the line of the element around them says, and the insides of options of a closed select."""
+        tree = self.tree
+        covered = [False] * len(tree)
+        parent = tree.parent.tolist()
+        end = tree.end.tolist()
+        for i in self.merged:
+            covered[i + 1 : end[i]] = [True] * (end[i] - i - 1)
+        for i in range(1, len(covered)):
+            node, above = tree.nodes[i], tree.nodes[parent[i]]
+            if (
+                not node.addressable
+                and node.role == "StaticText"
+                and (not node.name or node.name in above.name or node.name == above.value)
+            ):
+                covered[i] = True
+        return covered
+
+    def _labels(self) -> list[int]:
+        tree = self.tree
+        nodes, parent, end = tree.nodes, tree.parent.tolist(), tree.end.tolist()
+        counts: dict[tuple[str, str], int] = {}
+        for i, node in enumerate(nodes):
+            key = (node.role, self.merged.get(i, node.name))
+            counts[key] = counts.get(key, 0) + 1
+        label = [-1] * len(nodes)
+        last = -1
+        row_text: dict[int, int] = {}
+        row = [-1] * len(nodes)
+        for i, node in enumerate(nodes):
+            name = self.merged.get(i, node.name)
+            if i:
+                row[i] = parent[i] if nodes[parent[i]].role in ("row", "listitem", "article", "LayoutTableRow") else row[parent[i]]
+            if name and self.printable[i] and row[i] >= 0:
+                row_text.setdefault(row[i], i)
+            if self.printable[i] and node.role not in ("StaticText",):
+                if not name and node.role in FIELD_ROLES:
+                    label[i] = last
+                elif counts[node.role, name] > 1 and row[i] >= 0 and (first := row_text.get(row[i], -1)) != i and first >= 0:
+                    label[i] = first
+                elif counts[node.role, name] > 1 and last >= 0 and node.role in FIELD_ROLES:
+                    label[i] = last
+            if name and self.printable[i] and node.role not in FIELD_ROLES and end[i] - i <= 3:
+                last = i
+        return label
+
+    def _link_twins(self) -> frozenset[int]:
+        """Links that share their name with a link to another address, and that no row's text tells apart."""
+        places: dict[str, list[int]] = {}
+        for i, node in enumerate(self.tree.nodes):
+            if node.role == "link" and node.url:
+                places.setdefault(node.name, []).append(i)
+        twins: set[int] = set()
+        for group in places.values():
+            if len(group) > 1 and len({self.tree.nodes[i].url for i in group}) > 1:
+                twins.update(i for i in group if self.label[i] < 0)
+        return frozenset(twins)
+
+
+def _is_bare(node: AXNode) -> bool:
+    if node.name or (node.value is not None and node.value != ""):
+        return False
+    return node.role == "StaticText" or (
+        node.role in BARE_ROLES and not node.clickable and not any(key in TOLD_STATES and _told(key, state) for key, state in node.states)
+    )
+
+
+def _told(key: str, state: StateValue) -> str:
+    if state in (False, "false", "") and key not in TOLD_WHEN_FALSE:
+        return ""
+    if state is True and key in ("required", "focused", "disabled", "selected", "busy", "readonly", "modal"):
+        return key if key in ("required", "focused") else f"{key}=True"
+    return (
+        f"{key}={shortened(state, 60) if isinstance(state, str) else state!r}"
+        if not isinstance(state, str)
+        else f"{key}={shortened(state, 60)!r}"
+    )
+
+
+def _path(url: str) -> str:
+    """Path, query and fragment of an address; the address itself where it has none."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url
+    tail = parts.path + (f"?{parts.query}" if parts.query else "") + (f"#{parts.fragment}" if parts.fragment else "")
+    return tail or url
