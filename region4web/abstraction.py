@@ -1,0 +1,69 @@
+"""Abstractors: purpose and state of every region of a page.
+
+Enters: a partition. Leaves: one `Abstraction` a region, in page order. `EmbeddedAbstractor` is the default: learned
+weights of the package, no language model, no download. `RoleNameAbstractor` is the trivial baseline.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from region4web.contents import units_of_regions
+from region4web.purposes import PurposeModel, load_purpose_model
+from region4web.region_features import region_features
+from region4web.regions import Abstraction, Abstractor, Partition
+from region4web.states import state_line
+
+__all__ = ["ABSTRACTOR_NAMES", "EmbeddedAbstractor", "RoleNameAbstractor", "abstractor_by_name"]
+
+ABSTRACTOR_NAMES = ("embedded", "role-name")
+
+
+class EmbeddedAbstractor:
+    """Purpose by the packaged model, state from the region's own content. Weights are read once a process.
+
+    `weights` is a folder written by `training.train_embedded_abstraction`; None: the packaged one. Raises WeightsError.
+    """
+
+    source = "embedded"
+
+    def __init__(self, weights: str | os.PathLike[str] | None = None) -> None:
+        folder = Path(str(files("region4web") / "weights" / "abstraction")) if weights is None else Path(weights)
+        self._purposes = _purpose_model(folder)
+
+    def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
+        units = list(units_of_regions(partition))
+        purposes = self._purposes.purposes(region_features(partition, units))
+        return tuple(Abstraction(purpose, state_line(own), self.source) for purpose, own in zip(purposes, units, strict=True))
+
+
+class RoleNameAbstractor:
+    """Purpose: the root's role and name; state: the region's first words. What a page says with no model at all."""
+
+    source = "role-name"
+
+    def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
+        nodes = partition.tree.nodes
+        found = []
+        for region in partition.regions:
+            root = nodes[region.root]
+            words = " ".join(nodes[i].name for i in region.members.tolist() if nodes[i].name).split()
+            found.append(Abstraction(" ".join([root.role, *root.name.split()][:8]), " ".join(words[:20]), self.source))
+        return tuple(found)
+
+
+def abstractor_by_name(name: str) -> Abstractor:
+    """`embedded` or `role-name`. Raises ValueError that lists the names."""
+    if name == "embedded":
+        return EmbeddedAbstractor()
+    if name == "role-name":
+        return RoleNameAbstractor()
+    raise ValueError(f"no abstractor is called {name!r}; choose one of {', '.join(ABSTRACTOR_NAMES)}")
+
+
+@lru_cache(maxsize=4)
+def _purpose_model(folder: Path) -> PurposeModel:
+    return load_purpose_model(folder)

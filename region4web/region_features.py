@@ -1,0 +1,231 @@
+"""What the purpose model reads of a region: hashed words and structure, in blocks.
+
+Enters: a partition with the units of its regions. Leaves: per region and block a count of feature hashes. Words keep
+the kind of element that says them (a link's `login` is not a paragraph's); addresses give words that do not depend on
+the page's language. Features look at the region, where it stands, what stands around it, and the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from urllib.parse import urlsplit
+from zlib import crc32
+
+from region4web.contents import Unit
+from region4web.regions import Partition
+
+__all__ = ["BLOCKS", "region_features"]
+
+BLOCKS = ("words", "kinds", "addresses", "structure", "context", "page")
+FeatureCounts = tuple[Counter[int], ...]
+
+WORD = re.compile(r"[^\W\d_]+|\d+|[$€£¥@©%#?!+→←»«›‹×*]")
+WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+TEXT_WORDS = 60
+"""Words of running text that are read per region; headings and controls are always read."""
+NAMES_OF_KIND = {"heading": "h", "link": "l", "button": "b", "field": "f", "select": "f", "check": "c", "radio": "c", "tab": "l", "text": "t",
+                 "image": "i", "label": "a", "title": "T", "option": "o", "alert": "!", "column": "k"}  # fmt: skip
+LANDMARKS = frozenset({"navigation", "banner", "contentinfo", "complementary", "form", "search", "main", "dialog", "alertdialog", "article", "region",
+                       "list", "table", "listitem", "row", "tabpanel", "footer", "sectionheader", "sectionfooter", "Iframe", "LayoutTable", "menu", "grid"})  # fmt: skip
+
+
+def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[FeatureCounts]:
+    """For each region one counter of hashed features per block, in page order."""
+    tree = partition.tree
+    nodes, n = tree.nodes, len(tree)
+    page = _page_words(partition, units)
+    host = _host(tree.url)
+    above = _headings_before(partition, units)
+    keys = [_keywords(u) for u in units]
+    said: dict[tuple[str, ...], int] = {}
+    out: list[FeatureCounts] = []
+    for region, own in zip(partition.regions, units, strict=True):
+        words: Counter[int] = Counter()
+        kinds: Counter[int] = Counter()
+        addresses: Counter[int] = Counter()
+        structure: Counter[int] = Counter()
+        context: Counter[int] = Counter()
+        read = 0
+        text_length = link_length = 0
+        count: Counter[str] = Counter()
+        for unit in own:
+            count[unit.kind] += 1
+            text_length += len(unit.text)
+            if unit.kind == "link":
+                link_length += len(unit.text)
+            tag = NAMES_OF_KIND.get(unit.kind, "t")
+            tokens = tokenize(unit.text[:200])
+            if tag == "t":
+                if read >= TEXT_WORDS:
+                    continue
+                read += len(tokens)
+            for token in tokens:
+                words[_hash("w", token)] += 1
+                kinds[_hash(tag, token)] += 1
+            if unit.options:
+                for option in unit.options[:12]:
+                    for token in tokenize(option[:40]):
+                        kinds[_hash("o", token)] += 1
+            if unit.ax.url and unit.kind in ("link", "image", "button"):
+                for feature in _address_words(unit.ax.url, host, unit.kind):
+                    addresses[feature] += 1
+        # structure: the region's own roles and sizes, what it hangs below
+        roles = Counter(nodes[i].role for i in region.members.tolist())
+        for role, times in roles.items():
+            structure[_hash("r", role)] = 1
+            structure[_hash("rn", f"{role}{_bucket(times)}")] = 1
+        root = nodes[region.root]
+        structure[_hash("R", root.role)] = 1
+        for token in tokenize(root.name[:80]) if root.role not in ("RootWebArea", "cell", "row", "LayoutTableCell") else ():
+            structure[_hash("Rn", token)] = 1
+        for step, i in enumerate(tree.ancestors(region.root)):
+            role = nodes[i].role
+            if step == 0:
+                structure[_hash("P", role)] = 1
+            if role in LANDMARKS:
+                structure[_hash("L", role)] += 1
+                for token in tokenize(nodes[i].name[:60]) if role not in ("listitem", "row") else ():
+                    structure[_hash("Ln", token)] = 1
+        for kind, times in count.items():
+            structure[_hash("kn", f"{kind}{_bucket(times)}")] = 1
+        for unit in own[:200]:
+            for key, value in unit.ax.states:
+                if key in ("hasPopup", "expanded", "required", "checked", "selected", "disabled", "modal", "live", "pressed"):
+                    structure[_hash("s", f"{key}={value}")] = 1
+        start, stop = region.root / n, int(tree.end[region.root]) / n
+        structure[_hash("size", _bucket(len(region)))] = 1
+        structure[_hash("text", _bucket(text_length))] = 1
+        structure[_hash("linky", str(int(4 * link_length / (text_length + 1))))] = 1
+        structure[_hash("start", str(int(8 * start)))] = 1
+        structure[_hash("end", str(int(8 * stop)))] = 1
+        structure[_hash("depth", _bucket(int(tree.depth[region.root])))] = 1
+        structure[_hash("rank", str(min(region.number, 6)))] = 1
+        structure[_hash("last", str(min(len(partition) - region.number, 5)))] = 1
+        structure[_hash("share", str(int(6 * len(region) / n)))] = 1
+        structure[_hash("units", _bucket(len(own)))] = 1
+        if not own:
+            structure[_hash("empty", "1")] = 1
+        # context: heading before, neighbours, region around, the same content seen before
+        for token in tokenize(above[region.number][:80]):
+            context[_hash("H", token)] += 1
+        if region.number:
+            for token in keys[region.number - 1]:
+                context[_hash("<", token)] += 1
+        if region.number + 1 < len(units):
+            for token in keys[region.number + 1]:
+                context[_hash(">", token)] += 1
+        if region.enclosing > 0:
+            for token in keys[region.enclosing]:
+                context[_hash("^", token)] += 1
+        content = tuple(unit.text for unit in own)
+        twin = said.get(content)
+        if content and twin is not None:
+            context[_hash("twin", "1")] = 1
+        said.setdefault(content, region.number)
+        out.append((words, kinds, addresses, structure, context, page))
+    return out
+
+
+@lru_cache(maxsize=4096)
+def tokenize(text: str) -> tuple[str, ...]:
+    """Lower-case words; a number is `#` and its length; wide scripts in pairs of characters."""
+    tokens: list[str] = []
+    for token in WORD.findall(text.lower()):
+        if token[0].isdigit():
+            tokens.append(f"#{min(len(token), 5)}")
+        elif WIDE.search(token):
+            tokens.extend(token[i : i + 2] for i in range(max(1, len(token) - 1)))
+        else:
+            tokens.append(token[:12])
+    return tuple(tokens)
+
+
+@lru_cache(maxsize=65536)
+def _hash(tag: str, token: str) -> int:
+    return crc32(f"{tag}:{token}".encode())
+
+
+def _bucket(count: int) -> str:
+    return str(count) if count < 4 else f"b{count.bit_length()}"
+
+
+def _host(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    return host.removeprefix("www.")
+
+
+@lru_cache(maxsize=8192)
+def _address_words(url: str, host: str, kind: str) -> tuple[int, ...]:
+    try:
+        parts = urlsplit(url[:300])
+        target = (parts.hostname or "").removeprefix("www.")
+    except ValueError:
+        return ()
+    if kind == "image":
+        return tuple(_hash("iu", token) for token in tokenize(parts.path.rsplit("/", 1)[-1][:60]))
+    found = [_hash("us", parts.scheme)]
+    if parts.scheme in ("http", "https"):
+        if target and target != host:
+            found.append(_hash("x", "1"))
+            found.extend(_hash("x", part) for part in target.split(".")[-2:])
+        if parts.fragment and parts.path.rstrip("/") in ("", "/"):
+            found.append(_hash("frag", "1"))
+        if parts.path in ("", "/") and not parts.query:
+            found.append(_hash("home", "1"))
+        tail = [segment for segment in parts.path.split("/") if segment][-2:]
+        for segment in tail:
+            found.extend(_hash("u", token) for token in tokenize(segment[:50])[:8])
+        found.extend(_hash("q", token) for token in tokenize(parts.query[:60])[:6])
+        found.extend(_hash("g", token) for token in tokenize(parts.fragment[:30])[:3])
+    return tuple(found)
+
+
+def _keywords(units: Sequence[Unit]) -> set[str]:
+    """A few words that tell what a region is, for its neighbours."""
+    found: set[str] = set()
+    for unit in units[:40]:
+        tag = NAMES_OF_KIND.get(unit.kind, "t")
+        found.add(f"k{unit.kind}")
+        if tag in "hbfac" and len(found) < 40:
+            found.update(tag + token for token in tokenize(unit.text[:60]))
+    return found
+
+
+def _page_words(partition: Partition, units: Sequence[Sequence[Unit]]) -> Counter[int]:
+    """What the page as a whole says: title, address, its buttons, fields and landmarks."""
+    tree = partition.tree
+    counts: Counter[int] = Counter()
+    for token in {*tokenize(tree.title[:150]), *tokenize(tree.url[:150])}:
+        counts[_hash("pt", token)] = 1
+    for own in units:
+        for unit in own:
+            tag = NAMES_OF_KIND.get(unit.kind, "t")
+            if tag in "bf":
+                for token in tokenize(unit.text[:60]):
+                    counts[_hash("pb", token)] = 1
+            elif tag in "h":
+                for token in tokenize(unit.text[:60]):
+                    counts[_hash("ph", token)] = 1
+    for role, times in Counter(node.role for node in tree.nodes).items():
+        counts[_hash("pr", f"{role}{_bucket(times)}")] = 1
+    counts[_hash("pn", _bucket(len(partition)))] = 1
+    counts[_hash("ps", _bucket(len(tree)))] = 1
+    return counts
+
+
+def _headings_before(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[str]:
+    """The nearest heading before each region's root, in page order."""
+    headings = sorted((unit.node, unit.text) for own in units for unit in own if unit.kind == "heading")
+    found, k, last = [], 0, ""
+    for root in partition.roots:
+        while k < len(headings) and headings[k][0] < root:
+            last = headings[k][1]
+            k += 1
+        found.append(last)
+    return found
