@@ -48,6 +48,9 @@ function drawOutlines() {
     const outline = element("div", region.number === 0 ? "outline page" : "outline");
     outline.append(element("b", "", region.id));
     outline.title = region.purpose;
+    // The label of a small outline stands beside it, where there is room, to leave its text readable.
+    const [x, , w, h] = region.box;
+    if (h < 48 && w < data.size[0] / 2 && x + w + 40 < data.size[0]) outline.classList.add("small");
     place(outline, region.box);
     mark(region, outline);
   }
