@@ -18,9 +18,11 @@ import numpy.typing as npt
 from region4web.axtree import AXNode, AXTree, IntArray
 from region4web.roles import ROLE_INDEX, UNKNOWN_ROLE
 
-__all__ = ["FEATURE_NAMES", "NodeFeatures", "node_features", "paper_features", "role_indices"]
+__all__ = ["FEATURE_NAMES", "PAPER_FEATURE_NAMES", "NodeFeatures", "node_features", "paper_features", "role_indices"]
 
 FloatArray = npt.NDArray[np.float32]
+
+PAPER_FEATURE_NAMES = ("depth", "size", "children", "named", "child_role_diversity")
 
 ROLE_CLASSES: dict[str, frozenset[str]] = {
     "text": frozenset({"StaticText", "time", "Abbr", "code", "mark"}),

@@ -28,7 +28,7 @@ class Skeleton:
     """K kept nodes, all arrays of length K.
 
     `index`: position in the whole tree, rising, first 0. `parent`, `end`: as in `AXTree`, in skeleton positions,
-    except `parent[0] == 0`. `before`, `after`: the kept sibling on either side, K where there is none.
+    except `parent[0] == 0`. `before`, `after`: the kept sibling on either side, the node itself where there is none.
     """
 
     index: Indices
@@ -53,8 +53,8 @@ def skeleton(tree: AXTree, smallest: int = SMALLEST_REGION) -> Skeleton:
     whole_parent[0] = 0
     parent = upto[whole_parent]
     k = len(index)
-    before = np.full(k, k, dtype=np.int64)
-    after = np.full(k, k, dtype=np.int64)
+    before = np.arange(k)
+    after = np.arange(k)
     order = np.argsort(parent[1:], kind="stable") + 1
     together = parent[order[1:]] == parent[order[:-1]]
     before[order[1:][together]] = order[:-1][together]
