@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pagedigest.words import task_text
 from region4web.regions import RegionMap
 from region4web.render import render_tree
 
-__all__ = ["Digest", "compose_digest"]
+__all__ = ["BodyLine", "Digest", "DigestFrame", "compose_digest", "open_header", "region_purpose"]
 
 NAME_LIMITS = ((300, 40), (700, 60), (1500, 80), (3000, 120))
 """Longest name on a line, in characters, up to a budget in tokens; above the last budget 200."""
@@ -35,20 +35,38 @@ FOLD_MINIMUM = 3
 """Rows left out of one list before that is told in a line of its own."""
 FOLD_SHARE = 0.06
 """Part of a budget that such lines may take."""
+WHOLE_NAME_LIMIT = 4000
+"""Longest name on a line where there is no budget."""
 ADDRESS_WORDS = ("url", "href", "http", "link address", "hyperlink")
 NOTE_LIMIT = 200
 
 
 @dataclass(frozen=True)
+class BodyLine:
+    """A line between the PAGE line and the changes. `node` is the index of the node on it, -1 for other lines.
+
+    `name_limit` is how long its name may be. The header of an open region has its number in `region` (else -1) and the
+    number of lines that the region could show in `size`.
+    """
+
+    text: str
+    node: int = -1
+    name_limit: int = 0
+    region: int = -1
+    size: int = 0
+
+
+@dataclass(frozen=True)
 class Digest:
     """`text`; `shown` the ids on its lines, in text order; `open` the regions of which lines are shown; `tokens` of the
-    text by the counter given; `folded` how many lines of the open regions were left out."""
+    text by the counter given; `folded` how many lines of the open regions were left out; `body` the lines of the regions."""
 
     text: str
     shown: tuple[str, ...]
     open: tuple[int, ...]
     tokens: int
     folded: int
+    body: tuple[BodyLine, ...] = field(default=(), repr=False)
 
 
 def compose_digest(
@@ -76,13 +94,13 @@ def compose_digest(
         full_tokens = counter.count(render_tree(tree))
     wanted = task_text(task).lower()
     lines = DigestLines(tree, hidden=hidden, with_addresses=any(word in wanted for word in ADDRESS_WORDS))
-    frame = _Frame(region_map, counter, notes, changes, full_tokens, budget_tokens)
+    frame = DigestFrame(region_map, counter, notes, changes, full_tokens, budget_tokens)
     if budget_tokens is None:
         return _whole(region_map, selection, lines, frame)
     return _Composition(region_map, selection, lines, frame, budget_tokens).digest()
 
 
-class _Frame:
+class DigestFrame:
     """What stands around the regions: the PAGE line, notes, the changes."""
 
     def __init__(
@@ -140,11 +158,16 @@ class _Frame:
         return "", 0
 
 
+def open_header(number: int, purpose: str, shown: int, size: int) -> str:
+    """`R3 | Table of orders | open 5 of 12`."""
+    return f"R{number} | {purpose} | open" + ("" if shown >= size else f" {shown} of {size}")
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("|", "/")
 
 
-def _purpose(region_map: RegionMap, number: int) -> str:
+def region_purpose(region_map: RegionMap, number: int) -> str:
     """Purpose on one line; what a region holds where none was written."""
     purpose = _one_line(region_map.abstractions[number].purpose)
     if purpose:
@@ -167,29 +190,29 @@ def _tree_depths(region_map: RegionMap, printed: Collection[int]) -> dict[int, i
     return depth
 
 
-def _whole(region_map: RegionMap, selection: Selection, lines: DigestLines, frame: _Frame) -> Digest:
+def _whole(region_map: RegionMap, selection: Selection, lines: DigestLines, frame: DigestFrame) -> Digest:
     """Open regions in full, purposes of the others."""
     opened = frozenset(selection.open)
-    body: list[str] = []
+    body: list[BodyLine] = []
     shown: list[str] = []
     for region in region_map.partition.regions:
-        header = f"{region.key} | {_purpose(region_map, region.number)}"
+        purpose = region_purpose(region_map, region.number)
         if region.number not in opened:
-            body.append(header)
+            body.append(BodyLine(f"{region.key} | {purpose}"))
             continue
-        body.append(f"{header} | open")
         printed = [i for i in region.members.tolist() if lines.printable[i]]
+        body.append(BodyLine(open_header(region.number, purpose, len(printed), len(printed)), region=region.number, size=len(printed)))
         depth = _tree_depths(region_map, printed)
-        body += ["\t" * depth[i] + lines.line(i, 4000) for i in printed]
+        body += [BodyLine("\t" * depth[i] + lines.line(i, WHOLE_NAME_LIMIT), i, WHOLE_NAME_LIMIT) for i in printed]
         shown += [lines.tree.nodes[i].id for i in printed if lines.tree.nodes[i].addressable]
-    text, tokens = frame.finished(body, len(opened))
-    return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, 0)
+    text, tokens = frame.finished([line.text for line in body], len(opened))
+    return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, 0, tuple(body))
 
 
 class _Composition:
     """Chooses lines for one budget."""
 
-    def __init__(self, region_map: RegionMap, selection: Selection, lines: DigestLines, frame: _Frame, budget: int) -> None:
+    def __init__(self, region_map: RegionMap, selection: Selection, lines: DigestLines, frame: DigestFrame, budget: int) -> None:
         self._map, self._lines, self._frame, self._budget = region_map, lines, frame, budget
         self._partition = region_map.partition
         self._region_of = self._partition.region_of.tolist()
@@ -210,7 +233,7 @@ class _Composition:
         extras_share = 1.0
         while True:
             body, shown, opened = self._body(chosen, extras_share)
-            text, tokens = frame.finished(body, len(opened))
+            text, tokens = frame.finished([line.text for line in body], len(opened))
             if tokens <= self._budget:
                 break
             if not chosen and extras_share <= 0:
@@ -221,12 +244,14 @@ class _Composition:
             while chosen and over > 0:
                 over -= self._line_cost(chosen.pop())
         folded = sum(self._sizes[number] for number in opened) - len(set(chosen))
-        return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded)
+        return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded, tuple(body))
+
+    def _name_limit(self, i: int) -> int:
+        return self._limit * FOCUS_FACTOR if i in self._focus else self._limit
 
     def _text_of(self, i: int) -> str:
         if i not in self._texts:
-            limit = self._limit * FOCUS_FACTOR if i in self._focus else self._limit
-            self._texts[i] = self._lines.line(i, limit)
+            self._texts[i] = self._lines.line(i, self._name_limit(i))
         return self._texts[i]
 
     def _cost(self, text: str) -> int:
@@ -239,8 +264,7 @@ class _Composition:
         return self._cost("\n\t" + self._text_of(i))
 
     def _header(self, number: int, shown: int) -> str:
-        size = self._sizes[number]
-        return f"R{number} | {_purpose(self._map, number)} | open" + ("" if shown >= size else f" {shown} of {size}")
+        return open_header(number, region_purpose(self._map, number), shown, self._sizes[number])
 
     def _chosen(self, room: int) -> list[int]:
         """Nodes to print in the order of their choice: relevance per token, the header counted with a region's first."""
@@ -293,7 +317,7 @@ class _Composition:
                             heapq.heappush(heap, (-self._scores[other] / price(other)[0], other))
         return chosen
 
-    def _body(self, chosen: Iterable[int], extras_share: float) -> tuple[list[str], list[str], set[int]]:
+    def _body(self, chosen: Iterable[int], extras_share: float) -> tuple[list[BodyLine], list[str], set[int]]:
         nodes = self._partition.tree.nodes
         by_region: dict[int, list[int]] = {}
         printed = sorted(set(chosen))
@@ -305,30 +329,30 @@ class _Composition:
         room = int(self._budget * PURPOSE_SHARE * extras_share)
         told: dict[int, str] = {}
         for number in closed:
-            header = f"R{number} | {_purpose(self._map, number)}"
+            header = f"R{number} | {region_purpose(self._map, number)}"
             cost = self._cost("\n" + header)
             if cost <= room:
                 told[number] = header
                 room -= cost
-        body: list[str] = []
+        body: list[BodyLine] = []
         shown: list[str] = []
         for number in range(len(self._partition)):
             if number in told:
-                body.append(told[number])
+                body.append(BodyLine(told[number]))
             if number not in by_region:
                 continue
-            body.append(self._header(number, len(by_region[number])))
+            body.append(BodyLine(self._header(number, len(by_region[number])), region=number, size=self._sizes[number]))
             waiting = folds.get(number, [])
             for i in by_region[number]:
                 while waiting and waiting[0][0] <= i:
-                    body.append(waiting.pop(0)[1])
-                body.append("\t" * depth[i] + self._text_of(i))
+                    body.append(BodyLine(waiting.pop(0)[1]))
+                body.append(BodyLine("\t" * depth[i] + self._text_of(i), i, self._name_limit(i)))
                 if nodes[i].addressable:
                     shown.append(nodes[i].id)
-            body += [line for _, line in waiting]
+            body += [BodyLine(line) for _, line in waiting]
         untold = [number for number in sorted(closed) if number not in told]
         if untold and extras_share > 0.5:
-            body.append(f"{len(untold)} more regions: {_ranges(untold)}")
+            body.append(BodyLine(f"{len(untold)} more regions: {_ranges(untold)}"))
         return body, shown, set(by_region)
 
     def _fold_lines(self, by_region: dict[int, list[int]], room: int) -> dict[int, list[tuple[int, str]]]:
