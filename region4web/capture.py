@@ -148,7 +148,7 @@ def _browser_gone(error: Exception, target: str) -> BrowserError:
 async def _close(chromium: Any) -> None:
     """Close the browser, or stop waiting for one that does not answer; Playwright's own exit ends it then."""
     try:
-        await asyncio.wait_for(chromium.close(), 5.0)
+        await cdp.within(chromium.close(), 5.0)
     except (TimeoutError, require_playwright().Error):
         return
 

@@ -9,16 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from region4web.domsnapshot import COMPUTED_STYLES, DomDocument, read_documents
 
-__all__ = ["FrameReading", "PageReading", "hit_test", "page_session", "read_page", "take_screenshot"]
+__all__ = ["DevTools", "FrameReading", "PageReading", "hit_test", "open_session", "page_session", "read_page", "take_screenshot", "within"]
 
+T = TypeVar("T")
+
+DETACH_TIMEOUT_S = 0.5
 SCREENSHOT_HEIGHT_LIMIT = 16_000
 """Tallest picture in CSS px; Chromium's largest texture is 16,384."""
+
+
+class DevTools:
+    """A DevTools session. Its calls survive the cancelling of who waits for them: Playwright breaks on a broken call."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def send(self, method: str, params: Mapping[str, Any]) -> Any:
+        return await _unbroken(self._session.send(method, dict(params)))
+
+    async def close(self) -> None:
+        """A session whose page has gone is closed already, and a busy page is not waited for."""
+        from playwright.async_api import Error
+
+        with contextlib.suppress(Error, TimeoutError):
+            await asyncio.wait_for(_unbroken(self._session.detach()), DETACH_TIMEOUT_S)
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,7 @@ class FrameReading:
     dom: DomDocument
     owner: tuple[int, int] | None
     origin: tuple[float, float]
-    session: Any
+    session: DevTools
 
 
 @dataclass(frozen=True)
@@ -51,16 +71,39 @@ class PageReading:
 
 
 @contextlib.asynccontextmanager
-async def page_session(page: Any) -> AsyncIterator[Any]:
+async def page_session(page: Any) -> AsyncIterator[DevTools]:
     """A DevTools session of the page's own process, closed at the end."""
-    session = await page.context.new_cdp_session(page)
+    session = await open_session(page, page)
     try:
         yield session
     finally:
-        await _detach(session)
+        await session.close()
 
 
-async def read_page(page: Any, session: Any) -> PageReading:
+async def within(call: Awaitable[T], seconds: float) -> T:
+    """Wait for a call of Playwright at most so long, without breaking it. Raises TimeoutError."""
+    return await asyncio.wait_for(_unbroken(call), seconds)
+
+
+async def _unbroken(call: Awaitable[T]) -> T:
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # when nobody waits any more
+    return await asyncio.shield(task)
+
+
+async def open_session(page: Any, target: Any) -> DevTools:
+    """A DevTools session for `target` (the page or one of its frames), with the async API.
+
+    `page` is an async page or what a sync page wraps. The latter's sessions have another signature in every release of
+    Playwright; the async wrapper knows it.
+    """
+    from playwright.async_api import CDPSession
+
+    session = await _unbroken(page.context.new_cdp_session(target))
+    return DevTools(session if isinstance(session, CDPSession) else CDPSession(session))
+
+
+async def read_page(page: Any, session: DevTools) -> PageReading:
     """Read all frames of `page` through its `session`."""
     metrics = await session.send("Page.getLayoutMetrics", {})
     visual = metrics.get("cssVisualViewport") or metrics["visualViewport"]
@@ -69,13 +112,13 @@ async def read_page(page: Any, session: Any) -> PageReading:
     device = metrics["layoutViewport"]["clientWidth"]
     pixel_ratio = device / viewport["clientWidth"] if viewport["clientWidth"] and device else 1.0
     frames, lost = await _read_process(session, None, pixel_ratio)
-    foreign: list[Any] = []
+    foreign: list[DevTools] = []
     try:
         if len(page.frames) > len(frames) + lost:
             lost += await _read_foreign(page, frames, foreign, pixel_ratio)
     finally:
         for other in foreign:
-            await _detach(other)
+            await other.close()
     return PageReading(
         frames=frames,
         viewport=(round(visual["clientWidth"]), round(visual["clientHeight"])),
@@ -85,7 +128,9 @@ async def read_page(page: Any, session: Any) -> PageReading:
     )
 
 
-async def _read_process(session: Any, owner: tuple[int, int] | None, pixel_ratio: float, first: int = 0) -> tuple[list[FrameReading], int]:
+async def _read_process(
+    session: DevTools, owner: tuple[int, int] | None, pixel_ratio: float, first: int = 0
+) -> tuple[list[FrameReading], int]:
     """The frames that live in the process of `session`; `first` is the index that the first of them will have."""
     tree = (await session.send("Page.getFrameTree", {}))["frameTree"]
     reply = await session.send(
@@ -112,7 +157,7 @@ async def _read_process(session: Any, owner: tuple[int, int] | None, pixel_ratio
     return readings, lost
 
 
-async def _ax_nodes(session: Any, frame_id: str, *, is_root: bool) -> list[dict[str, Any]] | None:
+async def _ax_nodes(session: DevTools, frame_id: str, *, is_root: bool) -> list[dict[str, Any]] | None:
     """Accessibility nodes of one frame; None when the frame has gone meanwhile."""
     try:
         reply = await session.send("Accessibility.getFullAXTree", {} if is_root else {"frameId": frame_id})
@@ -124,14 +169,14 @@ async def _ax_nodes(session: Any, frame_id: str, *, is_root: bool) -> list[dict[
     return nodes
 
 
-async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[Any], pixel_ratio: float) -> int:
+async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[DevTools], pixel_ratio: float) -> int:
     """Append the frames of other processes to `frames`, their sessions to `foreign`; returns how many could not be read."""
     lost = 0
     for frame in page.frames:
         if frame == page.main_frame:
             continue
         try:
-            session = await page.context.new_cdp_session(frame)
+            session = await open_session(page, frame)
         except Exception as error:
             if not is_protocol_error(error):
                 raise
@@ -166,7 +211,7 @@ async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[Any
 
 async def _owner(frames: list[FrameReading], frame_id: str) -> tuple[int, int] | None:
     """The frame element that holds a foreign frame; None when it is not laid out."""
-    asked: list[Any] = []
+    asked: list[DevTools] = []
     for reading in list(frames):
         if any(reading.session is session for session in asked):
             continue
@@ -220,7 +265,7 @@ _COVERED = """function(points) {
 }"""
 
 
-async def hit_test(session: Any, overlay_backend_id: int, points: list[tuple[float, float]]) -> list[bool]:
+async def hit_test(session: DevTools, overlay_backend_id: int, points: list[tuple[float, float]]) -> list[bool]:
     """Whether a click at each point (CSS px of the viewport) would land on the overlay. Two calls, whatever the number of points."""
     resolved = await session.send("DOM.resolveNode", {"backendNodeId": overlay_backend_id})
     reply = await session.send(
@@ -236,7 +281,7 @@ async def hit_test(session: Any, overlay_backend_id: int, points: list[tuple[flo
     return [bool(hit) for hit in value] if isinstance(value, list) else [False] * len(points)
 
 
-async def take_screenshot(session: Any, content_size: tuple[float, float]) -> bytes:
+async def take_screenshot(session: DevTools, content_size: tuple[float, float]) -> bytes:
     """A PNG of the whole page, cut at SCREENSHOT_HEIGHT_LIMIT."""
     import base64
 
@@ -251,11 +296,3 @@ def is_protocol_error(error: BaseException) -> bool:
 
     text = str(error)
     return isinstance(error, Error) and "has been closed" not in text and "Target closed" not in text
-
-
-async def _detach(session: Any) -> None:
-    """Close a session; one whose page has gone is closed already."""
-    from playwright.async_api import Error
-
-    with contextlib.suppress(Error, asyncio.CancelledError):
-        await session.detach()

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from region4web.browser import require_playwright
+from region4web.cdp import within
 from region4web.errors import BrowserError, CaptureError, CaptureTimeout, HttpError, MissingFile, NotAPage, Unreachable
 
 __all__ = ["dismiss", "navigation_error", "open_page", "page_address", "settle"]
@@ -84,7 +85,7 @@ async def open_page(page: Any, address: str, target: str, timeout_s: float, note
             notes.append(f"still loading after {budget:g} s; read as it was then")
             break
     try:
-        content_type = await asyncio.wait_for(page.evaluate("document.contentType"), max(1.0, started + timeout_s - time.monotonic()))
+        content_type = await within(page.evaluate("document.contentType"), max(1.0, started + timeout_s - time.monotonic()))
     except TimeoutError as error:
         raise CaptureTimeout(f"{target}: the page did not respond within {timeout_s:g} s (a script is busy)", target=target) from error
     if content_type not in HTML_TYPES:
@@ -109,7 +110,7 @@ async def settle(page: Any, until: float) -> None:
     if limit_s <= 0:
         return
     try:
-        await asyncio.wait_for(page.evaluate(_QUIET, [QUIET_MS, limit_s * 1000]), limit_s + 1.0)
+        await within(page.evaluate(_QUIET, [QUIET_MS, limit_s * 1000]), limit_s + 1.0)
     except (TimeoutError, require_playwright().Error):
         return  # it navigated or is busy; reading it has its own deadline
 
