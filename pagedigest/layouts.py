@@ -7,9 +7,11 @@ be shown anew. `InPlaceLayout` writes the regions as they are now and tells belo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from pagedigest.changes import Change, ChangeList, RenderedChanges, render_changes
+from pagedigest.changes import Change, RenderedChanges, render_changes
+from pagedigest.continuation import continue_digest
 from pagedigest.digest import Digest, compose_digest
 from pagedigest.page_state import OpenPage, PageLog
 from pagedigest.tokens import TokenCounter
@@ -47,48 +49,56 @@ class InPlaceLayout:
 
     def opened(self, page: OpenPage) -> PageText:
         """The digest at entry."""
-        return _page_text(self._compose(page, RenderedChanges("", ()), frozenset()))
+        return _page_text(self._entry_digest(page))
 
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """The digest at a later step."""
-        if _outgrown(page.changes):
-            return None
-        changes = page.recent_first()
         limit = CHANGES_TOKENS if self.budget_tokens is None else int(self.budget_tokens * CHANGES_SHARE)
-        told = self._changes(page, changes, frozenset(), limit, step)
-        if told.left_out > UNLISTED_LIMIT:
-            return None
-        digest = self._compose(page, told, frozenset())
-        # The first pass tells which ids the regions list; only the others stand in brackets below.
-        listed = frozenset(digest.shown)
-        if listed.isdisjoint(told.ids):
-            return _page_text(digest, told.ids)
-        told = self._changes(page, changes, listed, limit, step)
-        digest = self._compose(page, told, frozenset(told.ids))
-        return _page_text(digest, told.ids)
+        changes = page.recent_first()
 
-    def _changes(self, page: OpenPage, changes: tuple[Change, ...], printed: frozenset[str], limit: int, step: int) -> RenderedChanges:
-        if not changes and not page.passed_alerts and page.changed_at < step:
-            return RenderedChanges(f"CHANGES none since step {page.changed_at}, when this page was opened" if page.changed_at == page.opened_at
-                                   else f"no change since step {page.changed_at}", ())  # fmt: skip
-        notes = [*page.passed_alerts, *([f"no change since step {page.changed_at}"] if page.changed_at < step else [])]
+        def tell(printed: Collection[str]) -> RenderedChanges:
+            return self._changes(page, changes, printed, limit, step)
+
+        if page.changes.folded > UNLISTED_LIMIT:
+            return None
+        display, hidden = page.display_map()
+        digest, told = continue_digest(
+            self._entry_digest(page),
+            page.region_map,
+            display,
+            updated=page.updated_indices(),
+            hidden=hidden,
+            node_scores=page.selection.node_scores,
+            tell=tell,
+            counter=self.counter,
+            budget_tokens=self.budget_tokens,
+            notes=page.notes(),
+            full_tokens=page.full_tokens,
+        )
+        return None if told.left_out > UNLISTED_LIMIT else _page_text(digest, told.ids)
+
+    def _changes(self, page: OpenPage, changes: tuple[Change, ...], printed: Collection[str], limit: int, step: int) -> RenderedChanges:
+        quiet = page.changed_at < step
+        if quiet and not changes and not page.passed_alerts:
+            return RenderedChanges(f"CHANGES none: no change since step {page.changed_at}", ())
+        notes = [*page.passed_alerts, *([f"no change since step {page.changed_at}"] if quiet else [])]
         title = f"CHANGES since this page was opened at step {page.opened_at}"
         return render_changes(title, changes, printed=printed, counter=self.counter, limit_tokens=limit, notes=notes)
 
-    def _compose(self, page: OpenPage, told: RenderedChanges, apart: frozenset[str]) -> Digest:
-        region_map, hidden = page.display_map()
-        index_of = region_map.partition.tree.index_of
-        return compose_digest(
-            region_map,
-            page.display_selection(),
-            counter=self.counter,
-            budget_tokens=self.budget_tokens,
-            task=self.task,
-            hidden=hidden | {index_of[key] for key in apart if key in index_of},
-            notes=page.notes(),
-            changes=told.text,
-            full_tokens=page.full_tokens,
-        )
+    def _entry_digest(self, page: OpenPage) -> Digest:
+        """What entry printed; composed anew when other regions are to be open (`view_region`, a modal dialog)."""
+        if page.digest is None or page.digest_open != page.open:
+            page.digest = compose_digest(
+                page.region_map,
+                page.display_selection(),
+                counter=self.counter,
+                budget_tokens=self.budget_tokens,
+                task=self.task,
+                notes=page.notes() if page.transition is None else (),
+                full_tokens=page.full_tokens,
+            )
+            page.digest_open = page.open
+        return page.digest
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ class AppendLayout:
         changes = page.since(log)
         if not (changes.changes or page.passed_alerts or page.note):
             return self._within_budget(log, f"{log.text}\nno change since step {page.changed_at}", page)
-        if _outgrown(changes) or changes.unnamed:
+        if changes.folded > UNLISTED_LIMIT or changes.unnamed:
             return None
         title = f"CHANGES at step {step}"
         limit = CHANGES_TOKENS if self.budget_tokens is None else int(self.budget_tokens * CHANGES_SHARE)
@@ -143,10 +153,6 @@ class AppendLayout:
 
 
 Layout = InPlaceLayout | AppendLayout
-
-
-def _outgrown(changes: ChangeList) -> bool:
-    return changes.folded > UNLISTED_LIMIT
 
 
 def _page_text(digest: Digest, ids: tuple[str, ...] = ()) -> PageText:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pagedigest.changes import Change, ChangeList, alert_texts, collect_changes
+from pagedigest.digest import Digest
 from pagedigest.page_identity import PageEvent
 from pagedigest.selection import Selection
 from pagedigest.tokens import TokenCounter
@@ -65,11 +66,14 @@ class OpenPage:
     all_page: int = 0
     viewed: tuple[int, ...] = ()
     log: PageLog | None = None
+    digest: Digest | None = None
+    digest_open: tuple[int, ...] = ()
     tree: AXTree = field(init=False)
     transition: Transition | None = field(init=False, default=None)
     changes: ChangeList = field(init=False)
     previous_changes: ChangeList = field(init=False)
     changed_at: int = field(init=False)
+    modal: Modal | None = field(init=False)
     alerts: dict[str, str] = field(init=False)
     passed_alerts: tuple[str, ...] = field(init=False, default=())
     _full_tokens_at_entry: int = field(init=False)
@@ -79,6 +83,7 @@ class OpenPage:
         self.changes = self.previous_changes = ChangeList((), tuple(self.region_map.partition.region_of.tolist()))
         self.changed_at = self.opened_at
         self.alerts = alert_texts(self.entry)
+        self.modal = self._find_modal()
         self._full_tokens_at_entry = self.full_tokens
 
     @property
@@ -89,7 +94,7 @@ class OpenPage:
     @property
     def open(self) -> tuple[int, ...]:
         """Regions to show in full, most needed first: a modal dialog's, those asked for, those selected."""
-        modal = self.modal()
+        modal = self.modal
         first = (
             () if modal is None or modal.added else tuple(dict.fromkeys(self.changes.region_of[j] for j in self.tree.subtree(modal.index)))
         )
@@ -105,6 +110,7 @@ class OpenPage:
         if event.kind != "unchanged":
             self.changes = collect_changes(event.transition, tree, region_of, open_regions=self.open)
             self.full_tokens = self._full_tokens_at_entry + _token_difference(event.transition, tree, counter)
+            self.modal = self._find_modal()
         told = self.changes.changes != self.previous_changes.changes or bool(event.note)
         now = alert_texts(tree)
         self.passed_alerts = tuple(f"{text} was shown at step {step - 1}" for key, text in self.alerts.items() if now.get(key) != text)
@@ -135,16 +141,24 @@ class OpenPage:
         return RegionMap(Partition(tree, self.region_map.partition.roots), self.region_map.abstractions), hidden
 
     def display_selection(self) -> Selection:
-        """The selection with what changed ranked before what did not, so that a fold never hides a change."""
-        if self.transition is None or not self.transition.updated:
-            return replace(self.selection, open=self.open)
+        """The selection, the nodes of regions that were asked for or that block the page ranked before all others."""
+        forced = [number for number in self.open if number not in self.selection.open or number in self.viewed]
+        if not forced:
+            return self.selection
         scores = np.array(self.selection.node_scores, dtype=float)
-        top = float(scores.max(initial=0.0)) + 1.0
-        for update in self.transition.updated:
-            scores[self.entry.index_of[update.before.id]] = top
+        top = float(scores.max(initial=0.0))
+        for number in forced:
+            members = self.region_map.partition.regions[number].members
+            scores[members] = top + 1.0 + scores[members]
         return replace(self.selection, open=self.open, node_scores=scores)
 
-    def modal(self) -> Modal | None:
+    def updated_indices(self) -> frozenset[int]:
+        """Entry nodes whose content is another now."""
+        if self.transition is None:
+            return frozenset()
+        return frozenset(self.entry.index_of[update.before.id] for update in self.transition.updated)
+
+    def _find_modal(self) -> Modal | None:
         """The last modal dialog or overlay of the current tree that can be seen."""
         for j in range(len(self.tree) - 1, 0, -1):
             node = self.tree.nodes[j]
@@ -156,7 +170,7 @@ class OpenPage:
     def notes(self) -> tuple[str, ...]:
         """What to say above the regions."""
         lines = [self.note] if self.note else []
-        modal = self.modal()
+        modal = self.modal
         if modal is not None:
             where = "see CHANGES" if modal.added else f"in R{modal.region}"
             lines.append(f"modal {modal.text} is open, {where}: the other regions are blocked until it is closed")

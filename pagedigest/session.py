@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from pagedigest.layouts import AppendLayout, InPlaceLayout, Layout, PageText
+from pagedigest.line_counts import LineCounter
 from pagedigest.observation import Action, Observation, Usage
 from pagedigest.page_identity import PageEvent, PageEventKind, identify, page_address, unready_reason
 from pagedigest.page_state import OpenPage, full_tree_tokens
@@ -53,7 +54,7 @@ class PageDigest:
             raise ValueError(f"layout must be 'in_place' or 'append', found {layout!r}")
         self.segmenter, self.abstractor, self.selector = segmenter, abstractor, selector
         self.budget_tokens, self.layout, self.store = budget_tokens, layout, store
-        self.counter = counter if counter is not None else default_counter()
+        self.counter = LineCounter(counter if counter is not None else default_counter())
 
     def start(self, task: str) -> DigestSession:
         """Open an episode."""

@@ -142,7 +142,7 @@ class PageStore:
         regions = self._db.execute(
             "SELECT number, purpose, body FROM regions JOIN bodies USING (digest) WHERE page = ? AND step = ? ORDER BY number", row[:2]
         )
-        return StoredState(*row, tuple(StoredRegion(*region) for region in regions))
+        return StoredState(row[0], row[1], row[2], row[3], row[4], tuple(StoredRegion(*region) for region in regions))
 
     def read(self, address: str, *, start: int = 0, limit: int | None = None) -> str:
         """Full text at an address, or `limit` characters of it from `start`. Raises ValueError when nothing is there."""

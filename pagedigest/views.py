@@ -73,7 +73,7 @@ def parse_command(text: str) -> ViewCommand | None:
         return None
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _NAMES):
         return None
-    name: CommandName = call.func.id  # type: ignore[assignment]
+    name: CommandName = call.func.id
     try:
         values = [ast.literal_eval(argument) for argument in call.args]
         keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
