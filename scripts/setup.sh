@@ -93,19 +93,39 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null 2>&1; then sudo -n "$@"; else return 1; fi
 }
 
+# Debian packages, where there is apt-get and the right to use it; quiet unless it fails.
+apt_install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    say "Installing the system packages $*"
+    local log
+    log="$(mktemp)"
+    if as_root apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 update -qq >"$log" 2>&1 \
+        && as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 install -y -qq --no-install-recommends "$@" >"$log" 2>&1; then
+        rm -f "$log"
+        return 0
+    fi
+    tail -n 5 "$log" >&2
+    rm -f "$log"
+    return 1
+}
+
+# Playwright brings its own Node.js, which needs a library that small systems lack.
+driver_runs() {
+    "$PYTHON" -m playwright --version >/dev/null 2>&1
+}
+
 find_browser() {
     local browser
+    driver_runs || apt_install libatomic1 || true
+    driver_runs || fail "playwright does not start: $("$PYTHON" -m playwright --version 2>&1 | tail -n 1); on Debian: apt-get install libatomic1, as root"
     browser="$(existing_browser)"
     if [ -z "$browser" ]; then
         say "No Chrome or Chromium found: downloading playwright's Chromium"
-        timeout 600 "$PYTHON" -m playwright install chromium >&2 || true
+        timeout 600 "$PYTHON" -m playwright install chromium >/dev/null 2>&1 || say "The download failed"
         browser="$(existing_browser)"
     fi
-    if [ -z "$browser" ] && command -v apt-get >/dev/null 2>&1; then
-        say "Installing the system's chromium package"
-        as_root apt-get -o DPkg::Lock::Timeout=900 update -qq >&2 || true
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 install -y -qq --no-install-recommends \
-            chromium fonts-liberation >&2 || true
+    if [ -z "$browser" ]; then
+        apt_install chromium fonts-liberation || true
         browser="$(existing_browser)"
     fi
     [ -n "$browser" ] || fail "no browser: install Chromium (Debian: apt-get install chromium, as root) or name one in REGION4WEB_BROWSER"
