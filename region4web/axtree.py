@@ -82,7 +82,7 @@ class AXTree:
 
     def __post_init__(self) -> None:
         n = len(self.nodes)
-        parent = np.ascontiguousarray(self.parent, dtype=np.int32)
+        parent = np.array(self.parent, dtype=np.int32)
         if n == 0:
             raise ValueError("a tree has at least one node")
         if parent.shape != (n,):
@@ -105,9 +105,7 @@ class AXTree:
         if not isinstance(other, AXTree):
             return NotImplemented
         return (
-            self.nodes == other.nodes
-            and np.array_equal(self.parent, other.parent)
-            and (self.url, self.title) == (other.url, other.title)
+            self.nodes == other.nodes and np.array_equal(self.parent, other.parent) and (self.url, self.title) == (other.url, other.title)
         )
 
     def __hash__(self) -> int:

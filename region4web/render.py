@@ -6,14 +6,19 @@ text can neither start a line nor forge an id. `flattened.parse_flattened` reads
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from region4web.axtree import AXNode, AXTree
 
 __all__ = ["FLAG_STATES", "INDENT_LIMIT", "node_line", "render_lines", "render_tree"]
 
-FLAG_STATES = frozenset({"required", "focused", "atomic"})
-"""Printed by name alone; BrowserGym does not print them when false, and trees do not hold them then."""
+FLAG_STATES = frozenset({"required", "focused", "atomic", "visible", "clickable", "som"})
+"""Printed by name alone; BrowserGym does not print them when false, and trees do not hold them then. The last three are
+its own marks, which recorded texts may carry."""
+COORDINATE_STATES = frozenset({"center", "box"})
+"""BrowserGym's coordinates: `center="(61,20)"`, in double quotes."""
+_COORDINATES = re.compile(r"\([-\d.,]+\)")
 
 INDENT_LIMIT = 64
 """Deepest indentation in tabs; a deeper line says by how much it is deeper (`+136`), so that depth costs linear space."""
@@ -29,6 +34,8 @@ def node_line(node: AXNode) -> str:
     for name, value in node.states:
         if value is True and name in FLAG_STATES:
             parts.append(f", {name}")
+        elif name in COORDINATE_STATES and isinstance(value, str) and _COORDINATES.fullmatch(value):
+            parts.append(f', {name}="{value}"')
         else:
             parts.append(f", {name}={value!r}")
     if node.url is not None:

@@ -65,10 +65,10 @@ class Snapshot:
         for i, node in enumerate(nodes):
             if not isinstance(node, dict):
                 raise SnapshotError(f"{source}: nodes[{i}] must be an object, found {_kind(node)}")
-        notes = [str(note) for note in _sequence(data, "notes", source)]
+        notes = [_one_line(note) for note in _sequence(data, "notes", source)]
         viewport = data.get("viewport", (1280, 720))
         if not (isinstance(viewport, (list, tuple)) and len(viewport) == 2 and all(_is_number(v) and v >= 0 for v in viewport)):
-            raise SnapshotError(f"{source}: 'viewport' must be [width, height], found {viewport!r:.60}")
+            raise SnapshotError(f"{source}: 'viewport' must be [width, height], two finite numbers from 0 up")
         raw_boxes = data.get("boxes") or {}
         if not isinstance(raw_boxes, dict):
             raise SnapshotError(f"{source}: 'boxes' must map node ids to [x, y, w, h], found {_kind(raw_boxes)}")
@@ -80,15 +80,15 @@ class Snapshot:
             elif value is not None:
                 bad.append(str(key))
         if bad:
-            notes.append(f"{len(bad)} boxes are not [x, y, w, h] and were left out, the first is boxes[{bad[0]!r}]")
+            notes.append(f"{len(bad)} boxes are not [x, y, w, h] and were left out, the first is boxes[{bad[0][:40]!r}]")
         return cls(
             url=_text(data, "url", source),
             title=_text(data, "title", source),
             viewport=(int(viewport[0]), int(viewport[1])),
             nodes=tuple(nodes),
             boxes=boxes,
-            invisible=frozenset(str(key) for key in _sequence(data, "invisible", source)),
-            clickable=frozenset(str(key) for key in _sequence(data, "clickable", source)),
+            invisible=frozenset(_keys(data, "invisible", source)),
+            clickable=frozenset(_keys(data, "clickable", source)),
             notes=tuple(notes),
         )
 
@@ -119,7 +119,7 @@ def load_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         except (OSError, EOFError, zlib.error) as error:
             raise SnapshotError(f"{path}: damaged gzip file ({error}); capture the page again") from error
     try:
-        data = json.loads(raw.decode("utf-8"))
+        data = json.loads(raw.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError as error:
         raise SnapshotError(f"{path}: not UTF-8 text (byte {error.start}); a snapshot is JSON, optionally gzipped") from error
     except RecursionError as error:
@@ -150,7 +150,23 @@ def _kind(value: object) -> str:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """A finite number that a float holds."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53
+
+
+def _keys(data: dict[str, Any], name: str, source: str) -> list[str]:
+    keys = _sequence(data, name, source)
+    for i, key in enumerate(keys):
+        if not isinstance(key, (str, int)) or not -(1 << 53) < (0 if isinstance(key, str) else key) < 1 << 53:
+            raise SnapshotError(f"{source}: {name}[{i}] must be an element key such as '41' or 'f1:41', found {_kind(key)}")
+    return [str(key) for key in keys]
+
+
+def _one_line(value: object) -> str:
+    """A note; page text in it cannot add lines."""
+    return " ".join(str(value).split()) if isinstance(value, (str, float, bool)) else _kind(value)
 
 
 def _text(data: dict[str, Any], key: str, source: str) -> str:
