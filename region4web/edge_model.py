@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -163,7 +164,7 @@ class Ensemble(nn.Module):
 def _layers(*widths: int) -> nn.Sequential:
     """Linear layers of these widths with ReLU between them."""
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:]):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

@@ -18,7 +18,7 @@ from region4web.errors import LabelError
 from region4web.regions import Abstraction, Partition, RegionMap
 from region4web.snapshot import load_snapshot
 
-__all__ = ["AnnotatedPage", "LabelledRegion", "PageLabels", "annotated_pages", "load_labels", "page_files"]
+__all__ = ["AnnotatedPage", "LabelledRegion", "PageLabels", "annotated_pages", "load_labels", "page_files", "read_page"]
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,15 @@ def page_files(captures: str | os.PathLike[str], labels: str | os.PathLike[str])
 def annotated_pages(captures: str | os.PathLike[str], labels: str | os.PathLike[str]) -> Iterator[AnnotatedPage]:
     """Every labelled page of two folders, skipped ones left out, in order of name."""
     for capture, label in page_files(captures, labels):
-        page_labels = load_labels(label)
-        if page_labels.skip:
-            continue
-        tree = AXTree.from_snapshot(load_snapshot(capture))
-        gold, mapped = page_labels.region_map(tree)
-        yield AnnotatedPage(page_labels.page, page_labels.kind, tree, gold, mapped)
+        if (page := read_page(capture, label)) is not None:
+            yield page
+
+
+def read_page(capture: str | os.PathLike[str], label: str | os.PathLike[str]) -> AnnotatedPage | None:
+    """One labelled page, or None when its annotator skipped it."""
+    labels = load_labels(label)
+    if labels.skip:
+        return None
+    tree = AXTree.from_snapshot(load_snapshot(capture))
+    gold, mapped = labels.region_map(tree)
+    return AnnotatedPage(labels.page, labels.kind, tree, gold, mapped)
