@@ -1,0 +1,32 @@
+"""Fixtures for tests that need Chromium: one browser a module, a fresh page a test. Skipped, with the reason, where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A running headless Chromium under sync Playwright."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra 'browser')")
+    from region4web.browser import launch
+    from region4web.errors import BrowserError
+
+    with sync_api.sync_playwright() as playwright:
+        try:
+            browser = launch(playwright)
+        except BrowserError as error:
+            pytest.skip(f"no browser: {error}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def live_page(chromium: Any) -> Iterator[Any]:
+    """A fresh page of 1280 x 720."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 720})
+    yield context.new_page()
+    context.close()
