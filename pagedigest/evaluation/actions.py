@@ -70,7 +70,7 @@ def _call_at(reply: str, start: int, name: str) -> Call | None:
             node = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        if not isinstance(node, ast.Call) or node.keywords and any(k.arg is None for k in node.keywords):
+        if not isinstance(node, ast.Call) or (node.keywords and any(k.arg is None for k in node.keywords)):
             return None
         parameters = ACTIONS[name][0]
         try:
