@@ -99,7 +99,7 @@ async def _read_before(
     except TimeoutError as error:
         shown = timeout_s if limit_s is None else limit_s
         raise CaptureTimeout(
-            f"{target}: the page could not be read within {shown:g} s (a script is busy, or a dialog is open); give it more time",
+            f"{target}: the page could not be read within {shown:g} s (a script is busy, a dialog is open, or it is very large); give it more time",
             target=target,
         ) from error
     except api.Error as error:

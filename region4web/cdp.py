@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,13 +26,19 @@ SCREENSHOT_HEIGHT_LIMIT = 16_000
 
 
 class DevTools:
-    """A DevTools session. Its calls survive the cancelling of who waits for them: Playwright breaks on a broken call."""
+    """A DevTools session of the sync or the async API.
+
+    Its calls survive the cancelling of who waits for them: Playwright breaks on a broken call. They go to the object
+    that both APIs wrap, because the wrappers walk through every value of an answer in search of Playwright objects,
+    which takes seconds for a large page; its `send` has a third parameter in later releases.
+    """
 
     def __init__(self, session: Any) -> None:
-        self._session = session
+        self._session = getattr(session, "_impl_obj", session)
+        self._more = (None,) if "timeout" in inspect.signature(self._session.send).parameters else ()
 
     async def send(self, method: str, params: Mapping[str, Any]) -> Any:
-        return await _unbroken(self._session.send(method, dict(params)))
+        return await _unbroken(self._session.send(method, dict(params), *self._more))
 
     async def close(self) -> None:
         """A session whose page has gone is closed already, and a busy page is not waited for."""
@@ -92,15 +99,8 @@ async def _unbroken(call: Awaitable[T]) -> T:
 
 
 async def open_session(page: Any, target: Any) -> DevTools:
-    """A DevTools session for `target` (the page or one of its frames), with the async API.
-
-    `page` is an async page or what a sync page wraps. The latter's sessions have another signature in every release of
-    Playwright; the async wrapper knows it.
-    """
-    from playwright.async_api import CDPSession
-
-    session = await _unbroken(page.context.new_cdp_session(target))
-    return DevTools(session if isinstance(session, CDPSession) else CDPSession(session))
+    """A DevTools session for `target`: the page or one of its frames."""
+    return DevTools(await _unbroken(page.context.new_cdp_session(target)))
 
 
 async def read_page(page: Any, session: DevTools) -> PageReading:

@@ -30,6 +30,8 @@ COMPUTED_STYLES = (
     "border-top-width",
 )
 
+_STYLE_INDEX = {name: k for k, name in enumerate(COMPUTED_STYLES)}
+
 ELEMENT, TEXT = 1, 3
 
 
@@ -87,7 +89,7 @@ class DomDocument:
     def style(self, i: int, name: str) -> str:
         """A computed style; '' when the node was not laid out."""
         values = self.styles.get(i)
-        return values[COMPUTED_STYLES.index(name)] if values else ""
+        return values[_STYLE_INDEX[name]] if values else ""
 
     def pixels(self, i: int, name: str) -> float:
         """A computed length in px; 0 when there is none."""

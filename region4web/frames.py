@@ -157,7 +157,7 @@ def _own_nodes(ax_nodes: list[dict[str, Any]], dom: DomDocument) -> list[dict[st
             continue
         copy = dict(node)
         for name in ("name", "description", "value"):
-            if isinstance(copy.get(name), dict):
+            if isinstance(copy.get(name), dict) and "sources" in copy[name]:
                 copy[name] = {key: value for key, value in copy[name].items() if key != "sources"}
         if "childIds" in copy:
             copy["childIds"] = [child for child in copy["childIds"] if str(child) not in dropped]
