@@ -105,6 +105,58 @@ def segment(
     return status
 
 
+@commands.command("eval")
+@click.option("--captures", required=True, type=click.Path(path_type=Path), help="Folder of snapshots.")
+@click.option("--labels", required=True, type=click.Path(path_type=Path), help="Folder of label files of the same names.")
+@click.option(
+    "--segmenter",
+    "segmenter_names",
+    metavar="NAME",
+    multiple=True,
+    default=(DEFAULT_SEGMENTER,),
+    show_default=True,
+    help="May be given several times; 'labels' takes the labelled regions, to measure the abstractor alone.",
+)
+@click.option(
+    "--abstractor",
+    "abstractor_name",
+    metavar="NAME",
+    default=DEFAULT_ABSTRACTOR,
+    show_default=True,
+    help="'none' measures regions only, which is faster.",
+)
+@click.option("--json", "as_json", is_flag=True, help='One JSON object; with several segmenters, {"segmenters": {NAME: object}}.')
+def evaluate_command(captures: Path, labels: Path, segmenter_names: tuple[str, ...], abstractor_name: str, as_json: bool) -> None:
+    """Compare regions, purposes and states with labelled ones."""
+    from region4web.abstraction import abstractor_by_name
+    from region4web.evaluation import evaluate_pages
+    from region4web.labels import annotated_pages, page_files
+    from region4web.segmenters import segmenter_by_name
+
+    segmenters = {name: None if name == "labels" else segmenter_by_name(name) for name in segmenter_names}
+    abstractor = None if abstractor_name == "none" else abstractor_by_name(abstractor_name)
+    count = len(page_files(captures, labels))
+    results = {}
+    for name, segmenter in segmenters.items():
+        pages = tqdm(annotated_pages(captures, labels), total=count, desc=name, unit="page", file=sys.stderr, disable=None, leave=False)
+        results[name] = evaluate_pages(pages, segmenter, abstractor)
+    _print_numbers(results, as_json)
+
+
+def _print_numbers(results: dict[str, dict[str, Any]], as_json: bool) -> None:
+    """One segmenter's numbers as they are, several under their names; or a table."""
+    if as_json:
+        only = next(iter(results.values()))
+        click.echo(json.dumps(only if len(results) == 1 else {"segmenters": results}))
+        return
+    names = [key for key, value in next(iter(results.values())).items() if not isinstance(value, dict)]
+    width = max(len(name) for name in results)
+    click.echo(" " * width + "  " + "  ".join(names))
+    for segmenter_name, numbers in results.items():
+        cells = ("-" if (value := numbers[key]) is None else f"{value:.4f}" if isinstance(value, float) else str(value) for key in names)
+        click.echo(f"{segmenter_name:<{width}}  " + "  ".join(f"{cell:>{len(key)}}" for key, cell in zip(names, cells, strict=True)))
+
+
 @dataclass(frozen=True)
 class SegmentedPage:
     """One page with its regions. `ms` are milliseconds a stage."""
