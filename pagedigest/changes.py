@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pagedigest.matching import same_document
 from pagedigest.tokens import TokenCounter
 from pagedigest.transition import FieldChange, Transition, Update, field_changes
 from region4web.axtree import AXNode, AXTree, StateValue
@@ -350,9 +351,12 @@ class _Collector:
 
     def _replaced(self) -> Iterator[Change]:
         by_region: dict[int, list[Update]] = {}
+        if same_document(self.entry, self.current) is False:
+            self.unnamed += sum(update.replaced for update in self.transition.updated)
+            return  # a reload: every id is new, and the digest lists them
         for update in self.transition.updated:
             node = update.after
-            if update.replaced and node.role not in PLAIN_ROLES and node.role != "StaticText" and not field_changes(update):
+            if update.replaced and update.before is not self.entry.nodes[0] and node.role not in PLAIN_ROLES and node.role != "StaticText" and not field_changes(update):
                 by_region.setdefault(self.region_now[self.current.index_of[node.id]], []).append(update)
         for region, updates in by_region.items():
             if len(updates) > NAMED_LIMIT:

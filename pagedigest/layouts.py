@@ -136,19 +136,19 @@ class AppendLayout:
             return None
         title = f"CHANGES at step {step}"
         limit = CHANGES_TOKENS if self.budget_tokens is None else int(self.budget_tokens * CHANGES_SHARE)
-        now = tuple(key for key in log.listed if key in page.tree.index_of)
         notes = [*page.notes(), *page.passed_alerts]
-        told = render_changes(title, changes.changes, printed=frozenset(now), counter=self.counter, limit_tokens=limit, notes=notes)
+        told = render_changes(title, changes.changes, printed=frozenset(log.listed), counter=self.counter, limit_tokens=limit, notes=notes)
         if told.left_out > UNLISTED_LIMIT:
             return None
-        page.log = PageLog(f"{log.text}\n{told.text}", (*now, *told.ids), log.open, log.folded, page.tree, changes.region_of)
+        page.log = PageLog(f"{log.text}\n{told.text}", (*log.listed, *told.ids), log.open, log.folded, page.tree, changes.region_of)
         return self._within_budget(page.log, page.log.text, page)
 
     def _within_budget(self, log: PageLog, text: str, page: OpenPage) -> PageText | None:
         tokens = self.counter.count(text)
         if self.budget_tokens is not None and tokens > self.budget_tokens:
             return None
-        shown = tuple(key for key in log.listed if key in page.tree.index_of)
+        tree = page.tree
+        shown = tuple(key for key in log.listed if (at := tree.index_of.get(key)) is not None and tree.nodes[at].addressable)
         return PageText(text, shown, tokens, log.open, log.folded)
 
 

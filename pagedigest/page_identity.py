@@ -37,7 +37,8 @@ _WAITING_TEXT = re.compile(
 _WRAPPERS = frozenset({"generic", "none", "RootWebArea", "WebArea", "main", "Iframe"})
 _READ_ROLES = frozenset({"StaticText", "heading", "paragraph", "status", "alert"})
 _WAITING_SIZE = 12
-"""A page with more content nodes than this is not called empty, whatever it says."""
+_WAITING_CONTROLS = 3
+"""A page with more content nodes or controls than these is not called empty, whatever it says."""
 _SHORT_TEXT = 25
 """Characters below which a page with nothing to act on counts as empty."""
 
@@ -64,7 +65,7 @@ def identify(entry: AXTree, previous: AXTree, current: AXTree) -> PageEvent:
     new_document = same_document(previous, current) is False
     if transition.gone_share > GONE_LIMIT:
         return (
-            PageEvent("opened", note="the page was loaded again with other content")
+            PageEvent("opened", note="the document was loaded again with other content")
             if new_document
             else PageEvent("new view", note="new view, same URL")
         )
@@ -94,14 +95,15 @@ def unready_reason(tree: AXTree) -> str:
     if tree.nodes[0].state("busy") is True:
         return "the document says it is busy"
     content = [node for node in tree.nodes if node.role not in _WRAPPERS or node.clickable]
-    if len(content) > _WAITING_SIZE:
+    controls = [node for node in content if node.role not in _READ_ROLES and node.role not in _WAITING_ROLES]
+    if len(content) > _WAITING_SIZE or len(controls) > _WAITING_CONTROLS:
         return ""
     if any(node.role in _WAITING_ROLES or node.state("busy") is True for node in content):
         return "it shows a progress indicator and little else"
     if any(_WAITING_TEXT.search(node.name) for node in content):
         return "it says that it is loading"
     to_read = sum(len(node.name) for node in content if node.role in _READ_ROLES)
-    if all(node.role in _READ_ROLES for node in content) and to_read < _SHORT_TEXT:
+    if not controls and to_read < _SHORT_TEXT:
         return f"only {len(content)} element{'s' * (len(content) != 1)}" if content else "no elements"
     return ""
 

@@ -23,7 +23,9 @@ VIEW_PAGE_TOKENS = 6000
 CHANGES_SHARE = 0.25
 """Part of a page that the changes may take."""
 SMALLEST_PAGE = 40
-"""Tokens of lines below which a page of a view is not cut further."""
+"""Tokens of lines for which the changes are left out of a page."""
+HEAD_SHARE = 0.4
+"""Part of a page that its first lines may take before they are shortened."""
 _REGION = re.compile(r"[Rr]?(\d{1,6})")
 _LISTED_ID = re.compile(r"(?m)^(\t*)\[([^\]\s]+)\]")
 
@@ -34,17 +36,53 @@ def view_text(
     """What to read for `command`. A region, text or address that is not there is said in the text."""
     limit = VIEW_PAGE_TOKENS if budget_tokens is None else budget_tokens
     lines, told, opened = _lines(page, command, store)
-    room = limit
-    while True:
-        view = paginate(lines, counter=counter, limit_tokens=room, page=command.page)
-        told_page = f"{told} | page {view.number} of {view.count}" if view.count > 1 else told
-        if view.number < view.count:
-            told_page += f", {command.call(view.number + 1)} shows the next"
-        changes = _changes(page, view.ids, counter, limit) if command.name != "read" else RenderedChanges("", ())
-        text, tokens = _assemble(page, told_page, view, changes.text, counter)
-        if tokens <= limit or room <= SMALLEST_PAGE:
-            return PageText(text, (*view.ids, *changes.ids), tokens, opened)
-        room = max(SMALLEST_PAGE, room - (tokens - limit) - 2)
+    head = _Head(page, counter, limit, told, command)
+    # Room for lines is the same on every page, whatever the page's own first line and changes take.
+    most = _changes(page, (), counter, limit) if command.name != "read" else RenderedChanges("", ())
+    room = limit - counter.count(head.text(999, 999, 99999)) - counter.count(most.text + "\n")
+    if room < SMALLEST_PAGE:
+        most = RenderedChanges("", ())
+        room = limit - counter.count(head.text(999, 999, 99999)) - 2
+    view = paginate(lines, counter=counter, limit_tokens=room, page=command.page)
+    changes = _changes(page, view.ids, counter, limit) if most.text else most
+    body = [*view.lines, *([changes.text] if changes.text else [])]
+    text, tokens = head.with_own_count(view, body)
+    return PageText(text, (*view.ids, *changes.ids), tokens, opened)
+
+
+class _Head:
+    """The first line of a view and the page's notes, as short as the limit asks."""
+
+    def __init__(self, page: OpenPage, counter: TokenCounter, limit: int, told: str, command: ViewCommand) -> None:
+        self._counter, self._full, self._command = counter, page.full_tokens, command
+        title, url = " ".join(page.tree.title.split()).replace("|", "/"), " ".join(page.tree.url.split()).replace("|", "/")
+        notes = [" ".join(note.split())[:200] for note in page.notes()]
+        self._notes: list[str] = []
+        for title_limit, url_limit, told_limit, notes_limit in ((120, 200, 100, 9), (60, 60, 60, 1), (30, 0, 30, 1), (0, 0, 12, 0)):
+            parts = ["PAGE " + title[:title_limit] if title_limit else "PAGE", url[:url_limit], told[:told_limit]]
+            self._start = " | ".join(part for part in parts if part)
+            self._notes = notes[:notes_limit]
+            if counter.count(self.text(999, 999, 99999)) <= limit * HEAD_SHARE:
+                break
+
+    def text(self, number: int, count: int, tokens: int) -> str:
+        """The lines, for page `number` of `count` of a text of `tokens` tokens."""
+        where = f" | page {number} of {count}" if count > 1 else ""
+        if number < count or number == 999:
+            call = self._command.call(number + 1) if len(self._command.argument) <= 8 else f"page={number + 1}"
+            where += f", {call} shows the next"
+        return "\n".join([f"{self._start}{where} | {tokens} of {self._full} tokens", *self._notes])
+
+    def with_own_count(self, view: ViewPage, body: Sequence[str]) -> tuple[str, int]:
+        """The whole text, which says how long it is, and that length."""
+        tokens = 0
+        for _ in range(6):
+            text = "\n".join([self.text(view.number, view.count, tokens), *body])
+            counted = self._counter.count(text)
+            if counted <= tokens:
+                break
+            tokens = counted
+        return text, counted
 
 
 def _lines(page: OpenPage, command: ViewCommand, store: PageStore | None) -> tuple[list[ViewLine], str, tuple[int, ...]]:
@@ -89,17 +127,3 @@ def _changes(page: OpenPage, printed: Sequence[str], counter: TokenCounter, limi
     return render_changes(
         title, changes, printed=frozenset(printed), counter=counter, limit_tokens=int(limit * CHANGES_SHARE), notes=page.passed_alerts
     )
-
-
-def _assemble(page: OpenPage, told: str, view: ViewPage, changes: str, counter: TokenCounter) -> tuple[str, int]:
-    """The text with its own length in its first line, and that length."""
-    body = "\n".join(["", *(f"NOTE {note}" for note in page.notes()), *view.lines, *([changes] if changes else [])])
-    title, url = " ".join(page.tree.title.split())[:120], " ".join(page.tree.url.split())[:200]
-    tokens = 0
-    for _ in range(4):
-        text = f"PAGE {title} | {url} | {told} | {tokens} of {page.full_tokens} tokens{body}"
-        counted = counter.count(text)
-        if counted == tokens:
-            break
-        tokens = counted
-    return text, counted

@@ -140,31 +140,35 @@ def found_lines(tree: AXTree, region_of: Sequence[int], region_map: RegionMap, t
 
 def paginate(lines: Sequence[ViewLine], *, counter: TokenCounter, limit_tokens: int, page: int) -> ViewPage:
     """Page `page` of the lines; a number beyond the last gives the last. A line longer than a page is cut short."""
-    lines = [_cut(line, counter, limit_tokens) for line in lines]
     starts = [0]
+    cut: dict[int, str] = {}
     used = 0
+    repeated: dict[str, int] = {"": 0}
     for k, line in enumerate(lines):
+        if line.header not in repeated:
+            repeated[line.header] = counter.count(f"{line.header} | continued\n")
         cost = counter.count(line.text + "\n")
+        if cost > limit_tokens - repeated[line.header]:
+            cut[k] = _cut(line.text, counter, limit_tokens - repeated[line.header])
+            cost = counter.count(cut[k] + "\n")
         if used and used + cost > limit_tokens:
             starts.append(k)
-            used = counter.count(f"{line.header}\n")
+            used = repeated[line.header]
         used += cost
     count = len(starts)
     number = min(page, count)
     first = starts[number - 1]
-    chosen = lines[first : starts[number] if number < count else len(lines)]
-    texts = [line.text for line in chosen]
-    if chosen and chosen[0].header:
-        texts.insert(0, f"{chosen[0].header} | continued")
-    return ViewPage(tuple(texts), tuple(line.id for line in chosen if line.id is not None), number, count)
+    chosen = range(first, starts[number] if number < count else len(lines))
+    texts = [cut.get(k, lines[k].text) for k in chosen]
+    if chosen and lines[first].header and number > 1:
+        texts.insert(0, f"{lines[first].header} | continued")
+    return ViewPage(tuple(texts), tuple(key for k in chosen if (key := lines[k].id) is not None), number, count)
 
 
-def _cut(line: ViewLine, counter: TokenCounter, limit_tokens: int) -> ViewLine:
-    room = limit_tokens - counter.count(f"{line.header} | continued\n")
-    text = line.text
-    while counter.count(text + "\n") > room and len(text) > 20:
+def _cut(text: str, counter: TokenCounter, limit_tokens: int) -> str:
+    while counter.count(f"{text}\u2026\n") > limit_tokens and len(text) > 20:
         text = text[: len(text) * 3 // 4]
-    return line if text is line.text else ViewLine(f"{text}\u2026", line.id, line.header)
+    return f"{text}\u2026"
 
 
 def region_header(region_map: RegionMap, number: int) -> str:
