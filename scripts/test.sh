@@ -8,10 +8,14 @@ set_up_environment dev
 REGION4WEB_BROWSER="$(find_browser)"
 export REGION4WEB_BROWSER OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" TOKENIZERS_PARALLELISM=false
 
+# Every check runs, whatever the ones before it found.
+status=0
 say "ruff"
-"$VENV/bin/ruff" check .
-"$VENV/bin/ruff" format --check .
+"$VENV/bin/ruff" check --quiet . || status=1
+"$VENV/bin/ruff" format --check --quiet . || status=1
 say "mypy"
-"$VENV/bin/mypy"
+"$VENV/bin/mypy" || status=1
+[ "$status" = 0 ] || say "ruff or mypy found something (above); the tests run all the same, the exit status will be 1"
 say "pytest"
-exec "$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadfile "$@"
+"$PYTHON" -m pytest -n "${PYTEST_WORKERS:-2}" --dist loadfile "$@" || status=1
+exit "$status"
