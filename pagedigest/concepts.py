@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pagedigest.words import stem
 
-__all__ = ["CONCEPTS", "concept_mask"]
+__all__ = ["CONCEPTS", "concept_bit", "concept_mask"]
 
 CONCEPTS: dict[str, str] = {
     "login": "login log_in log_me log_on logon signin sign_in sign_me password anmelden einloggen passwort connexion connecter iniciar_sesion acceder contraseña войти вход пароль 登录 登錄 ログ グイ accedi entrar kirjaudu logga_in",
@@ -21,7 +21,7 @@ CONCEPTS: dict[str, str] = {
     "search": "search find look look_up lookup query keyword keywords suche suchen finden recherche rechercher chercher buscar búsqueda поиск найти искать 搜索 検索 cerca pesquisar haku zoeken",
     "sort": "sort sorted order_by sort_by cheapest lowest highest newest oldest latest priciest expensive ascending descending best rated rating sortieren trier ordenar",
     "filter": "filter filters only narrow refine limit restrict show_only facet filtern filtrer filtrar",
-    "cart": "cart basket bag add_to_cart add_to_basket add_to_bag warenkorb panier carrito корзину корзина 购物车 カー ート ostoskori koszyk",
+    "cart": "order buy purchase checkout kaufen acheter comprar купить 购买 購入 cart basket bag add_to_cart add_to_basket add_to_bag warenkorb panier carrito корзину корзина 购物车 カー ート ostoskori koszyk",
     "buy": "buy purchase order checkout check_out pay payment price cost costs kaufen acheter comprar купить 购买 購入 paid money",
     "next": "next more older further load_more show_more earlier following continue weiter nächste suivant suivante siguiente следующая 下一 次へ page second third previous pagination pages zurück",
     "language": "language languages english german french spanish russian chinese japanese italian deutsch français español english_version sprache langue idioma язык русский 语言 中文 言語 日本 translate translation locale version",
@@ -58,6 +58,9 @@ CONCEPTS: dict[str, str] = {
     "volunteer": "volunteer join participate involved apply application member",
     "code": "code source github repository repo copy command snippet example terminal install api",
     "quantity": "quantity qty number amount count how_many menge quantité cantidad pieces",
+    "proceed": "continue proceed submit confirm apply save ok go send done finish accept agree yes weiter senden speichern bestätigen valider envoyer enviar "
+    "guardar aceptar отправить сохранить продолжить 提交 确定 送信 確認 update search place_order checkout add_to_cart add_to_bag buy_now",
+    "reveal": "menu more show expand open toggle all see_all view_all hamburger options details settings dropdown choose select mehr plus más ещё 更多 メニ",
     "print": "print printable drucken imprimer imprimir",
 }
 
@@ -77,6 +80,11 @@ def _tables() -> tuple[dict[str, int], dict[str, list[tuple[tuple[str, ...], int
 
 
 _SINGLE, _PHRASES = _tables()
+
+
+def concept_bit(name: str) -> int:
+    """The mask of one concept."""
+    return 1 << list(CONCEPTS).index(name)
 
 
 def concept_mask(words: Sequence[str]) -> int:

@@ -7,12 +7,12 @@ printed in page order under their region's header; what was left out is said. Sa
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from pagedigest.line_choice import LineChoice
 from pagedigest.lines import DigestLines, shortened
 from pagedigest.selection import Selection
 from pagedigest.tokens import TokenCounter
@@ -35,6 +35,13 @@ FOLD_MINIMUM = 3
 """Rows left out of one list before that is told in a line of its own."""
 FOLD_SHARE = 0.06
 """Part of a budget that such lines may take."""
+EXTRA_SHARES = ((150, (0.0, 0.0)), (700, (0.08, 0.04)))
+"""The two shares up to a budget in tokens."""
+CANDIDATES = 300
+"""Nodes that are candidates for a line at least; half the budget where that is more."""
+GROWTH_ROUNDS = 2
+WORTHWHILE_ROOM = 12
+"""Tokens left over that are worth another round."""
 WHOLE_NAME_LIMIT = 4000
 """Longest name on a line where there is no budget."""
 ADDRESS_WORDS = ("url", "href", "http", "link address", "hyperlink")
@@ -224,27 +231,40 @@ class _Composition:
         self._sizes = np.bincount(
             self._partition.region_of[np.asarray(lines.printable, dtype=bool)], minlength=len(self._partition)
         ).tolist()
+        self._shares = next((shares for tokens, shares in EXTRA_SHARES if budget <= tokens), (PURPOSE_SHARE, FOLD_SHARE))
         self._cost_of: dict[str, int] = {}
         self._texts: dict[int, str] = {}
+        candidates = [i for i in ranked if self._scores[i] > 0][: max(CANDIDATES, budget // 2)]
+        self._choice = LineChoice(
+            candidates, self._scores, self._labels(), self._region_of, line_cost=self._line_cost, header_cost=self._header_cost
+        )
 
     def digest(self) -> Digest:
         frame = self._frame
-        chosen = self._chosen(self._budget - frame.counter.count(frame.text([], len(self._partition), self._budget)))
-        extras_share = 1.0
+        room = self._budget - frame.counter.count(frame.text([], len(self._partition), self._budget))
+        self._choice.buy(room - int(self._budget * (self._shares[0] + self._shares[1])))
+        extras, grown = 1.0, 0
         while True:
-            body, shown, opened = self._body(chosen, extras_share)
+            body, shown, opened = self._body(self._choice.chosen, extras)
             text, tokens = frame.finished([line.text for line in body], len(opened))
-            if tokens <= self._budget:
+            left = self._budget - tokens
+            if left >= 0:
+                if grown < GROWTH_ROUNDS and left >= WORTHWHILE_ROOM and self._choice.buy(left):
+                    grown += 1
+                    continue
                 break
-            if not chosen and extras_share <= 0:
+            grown = GROWTH_ROUNDS
+            if not self._choice.chosen and extras <= 0:
                 text, tokens = frame.shortest(self._budget)
                 return Digest(text, (), (), tokens, 0)
-            extras_share = max(0.0, extras_share - 0.25) if extras_share > 0.5 or not chosen else extras_share
-            over = tokens - self._budget
-            while chosen and over > 0:
-                over -= self._line_cost(chosen.pop())
-        folded = sum(self._sizes[number] for number in opened) - len(set(chosen))
+            extras = max(0.0, extras - 0.5) if not self._choice.chosen else extras
+            self._choice.give_back(-left)
+        folded = sum(self._sizes[number] for number in opened) - len(set(self._choice.chosen))
         return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded, tuple(body))
+
+    def _labels(self) -> list[int]:
+        """Labels that have a line."""
+        return [label if label >= 0 and self._lines.printable[label] else -1 for label in self._lines.label]
 
     def _name_limit(self, i: int) -> int:
         return self._limit * FOCUS_FACTOR if i in self._focus else self._limit
@@ -266,56 +286,8 @@ class _Composition:
     def _header(self, number: int, shown: int) -> str:
         return open_header(number, region_purpose(self._map, number), shown, self._sizes[number])
 
-    def _chosen(self, room: int) -> list[int]:
-        """Nodes to print in the order of their choice: relevance per token, the header counted with a region's first."""
-        lines = self._lines
-        room -= int(self._budget * (PURPOSE_SHARE + FOLD_SHARE)) if self._budget >= 200 else 0
-        chosen: list[int] = []
-        taken = [False] * len(self._scores)
-        opened: set[int] = set()
-        header_cost: dict[int, int] = {}
-        members: dict[int, list[int]] = {}
-
-        def price(i: int) -> tuple[int, list[int]]:
-            needed = [i]
-            label = lines.label[i]
-            if label >= 0 and not taken[label] and lines.printable[label]:
-                needed.insert(0, label)
-            cost = sum(self._line_cost(k) for k in needed)
-            for number in {self._region_of[k] for k in needed} - opened:
-                if number not in header_cost:
-                    header_cost[number] = self._cost("\n" + self._header(number, 0))
-                cost += header_cost[number]
-            return cost, needed
-
-        heap: list[tuple[float, int]] = []
-        for i, score in enumerate(self._scores):
-            if lines.printable[i] and score > 0:
-                members.setdefault(self._region_of[i], []).append(i)
-                heap.append((-score / price(i)[0], i))
-        heapq.heapify(heap)
-        while heap and room > 3:
-            value, i = heapq.heappop(heap)
-            if taken[i]:
-                continue
-            cost, needed = price(i)
-            density = -self._scores[i] / cost
-            if density > value * 0.999 and heap and density > heap[0][0]:  # dearer than when it was put in
-                heapq.heappush(heap, (density, i))
-                continue
-            if cost > room:
-                continue
-            room -= cost
-            for k in needed:
-                taken[k] = True
-                chosen.append(k)
-                number = self._region_of[k]
-                if number not in opened:
-                    opened.add(number)
-                    for other in members.get(number, ()):
-                        if not taken[other]:
-                            heapq.heappush(heap, (-self._scores[other] / price(other)[0], other))
-        return chosen
+    def _header_cost(self, number: int) -> int:
+        return self._cost("\n" + self._header(number, 0))
 
     def _body(self, chosen: Iterable[int], extras_share: float) -> tuple[list[BodyLine], list[str], set[int]]:
         nodes = self._partition.tree.nodes
@@ -324,9 +296,9 @@ class _Composition:
         for i in printed:
             by_region.setdefault(self._region_of[i], []).append(i)
         depth = _tree_depths(self._map, printed)
-        folds = self._fold_lines(by_region, int(self._budget * FOLD_SHARE * extras_share))
+        folds = self._fold_lines(by_region, int(self._budget * self._shares[1] * extras_share))
         closed = [number for number in self._region_order if number not in by_region]
-        room = int(self._budget * PURPOSE_SHARE * extras_share)
+        room = int(self._budget * self._shares[0] * extras_share)
         told: dict[int, str] = {}
         for number in closed:
             header = f"R{number} | {region_purpose(self._map, number)}"
@@ -351,7 +323,7 @@ class _Composition:
                     shown.append(nodes[i].id)
             body += [BodyLine(line) for _, line in waiting]
         untold = [number for number in sorted(closed) if number not in told]
-        if untold and extras_share > 0.5:
+        if untold and extras_share > 0.5 and (self._shares[0] > 0 or not by_region):
             body.append(BodyLine(f"{len(untold)} more regions: {_ranges(untold)}"))
         return body, shown, set(by_region)
 

@@ -6,12 +6,13 @@ wrappers and texts that their element already says. One node, one line; page tex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from region4web.axtree import AXNode, AXTree, StateValue
 
-__all__ = ["DigestLines", "shortened"]
+__all__ = ["DigestLines", "merged_names", "shortened"]
 
 TOLD_STATES = frozenset(
     {
@@ -41,6 +42,8 @@ BARE_ROLES = frozenset(
     "definition DescriptionListTerm DescriptionListDetail LabelText Iframe RootWebArea emphasis strong code time status alert log search".split()
 )
 """Roles that say nothing without a name, a value or a state."""
+_VALUE = re.compile(r"[^A-Za-z]{1,16}")
+"""A number, price or date: it means nothing without its caption."""
 MERGED_TEXT_LIMIT = 60
 """Longest text, in characters, that is told as the name of the nameless element around it."""
 
@@ -48,6 +51,22 @@ MERGED_TEXT_LIMIT = 60
 def shortened(text: str, limit: int) -> str:
     """At most `limit` characters, the last one `…` where something is left out."""
     return text if len(text) <= limit else text[: max(1, limit - 1)].rstrip() + "…"
+
+
+def merged_names(tree: AXTree) -> dict[int, str]:
+    """Names of nameless elements that hold one short text which has no id of its own, by node index."""
+    names: dict[int, str] = {}
+    end = tree.end.tolist()
+    for i, node in enumerate(tree.nodes):
+        if node.name or not node.addressable or node.role in FIELD_ROLES or not 2 <= end[i] - i <= 4:
+            continue
+        inside = tree.nodes[i + 1 : end[i]]
+        if any(below.addressable for below in inside):
+            continue
+        text = " ".join(below.name for below in inside if below.name)
+        if text and len(text) <= MERGED_TEXT_LIMIT:
+            names[i] = text
+    return names
 
 
 class DigestLines:
@@ -60,7 +79,7 @@ class DigestLines:
     def __init__(self, tree: AXTree, *, hidden: Collection[int] = (), with_addresses: bool = False) -> None:
         self.tree = tree
         self._with_addresses = with_addresses
-        self.merged = self._merged_names()
+        self.merged = merged_names(tree)
         covered = self._covered()
         nodes = tree.nodes
         hidden_nodes = frozenset(hidden)
@@ -78,12 +97,7 @@ class DigestLines:
         parts = [f"[{node.id}] {node.role}" if node.addressable else node.role]
         parts.append(f" {shortened(name, limit)!r}")
         if node.value is not None and node.value != "" and node.value != node.name:
-            value = node.value
-            parts.append(
-                f" value={shortened(value, limit) if isinstance(value, str) else value!r}"
-                if not isinstance(value, str)
-                else f" value={shortened(value, limit)!r}"
-            )
+            parts.append(f" value={_quoted(node.value, limit)}")
         for key, state in node.states:
             if key in TOLD_STATES and (told := _told(key, state)):
                 parts.append(f", {told}")
@@ -91,24 +105,8 @@ class DigestLines:
             parts.append(f", url={shortened(_path(node.url), 60)!r}")
         return "".join(parts)
 
-    def _merged_names(self) -> dict[int, str]:
-        """Names of nameless elements that hold one short text which has no id of its own."""
-        tree = self.tree
-        names: dict[int, str] = {}
-        end = tree.end.tolist()
-        for i, node in enumerate(tree.nodes):
-            if node.name or not node.addressable or node.role in FIELD_ROLES or end[i] - i > 4 or end[i] - i < 2:
-                continue
-            inside = [tree.nodes[k] for k in range(i + 1, end[i])]
-            if any(k.addressable for k in inside):
-                continue
-            text = " ".join(k.name for k in inside if k.name)
-            if text and len(text) <= MERGED_TEXT_LIMIT:
-                names[i] = text
-        return names
-
     def _covered(self) -> list[bool]:
-        """Texts that the line of the element around them says, and the insides of options of a closed select."""
+        """Texts that the line of the element around them says."""
         tree = self.tree
         covered = [False] * len(tree)
         parent = tree.parent.tolist()
@@ -117,12 +115,9 @@ class DigestLines:
             covered[i + 1 : end[i]] = [True] * (end[i] - i - 1)
         for i in range(1, len(covered)):
             node, above = tree.nodes[i], tree.nodes[parent[i]]
-            if (
-                not node.addressable
-                and node.role == "StaticText"
-                and (not node.name or node.name in above.name or node.name == above.value)
-            ):
-                covered[i] = True
+            if node.role != "StaticText":
+                continue
+            covered[i] = covered[i] or node.name == str(above.value) or (not node.addressable and node.name in above.name)
         return covered
 
     def _labels(self) -> list[int]:
@@ -142,10 +137,15 @@ class DigestLines:
                 row[i] = parent[i] if nodes[parent[i]].role in ("row", "listitem", "article", "LayoutTableRow") else row[parent[i]]
             if name and self.printable[i] and row[i] >= 0:
                 row_text.setdefault(row[i], i)
-            if self.printable[i] and node.role not in ("StaticText",):
+            if self.printable[i] and (node.role != "StaticText" or _VALUE.fullmatch(name)):
                 if not name and node.role in FIELD_ROLES:
                     label[i] = last
-                elif counts[node.role, name] > 1 and row[i] >= 0 and (first := row_text.get(row[i], -1)) != i and first >= 0:
+                elif (
+                    (counts[node.role, name] > 1 or _VALUE.fullmatch(name))
+                    and row[i] >= 0
+                    and (first := row_text.get(row[i], -1)) != i
+                    and first >= 0
+                ):
                     label[i] = first
                 elif counts[node.role, name] > 1 and last >= 0 and node.role in FIELD_ROLES:
                     label[i] = last

@@ -1,0 +1,1 @@
+"""Measuring observation methods: recorded steps, replay, statistics, reports."""
