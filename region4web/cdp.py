@@ -16,7 +16,19 @@ from typing import Any, TypeVar
 
 from region4web.domsnapshot import COMPUTED_STYLES, DomDocument, read_documents
 
-__all__ = ["DevTools", "FrameReading", "PageReading", "hit_test", "open_session", "page_session", "read_page", "take_screenshot", "within"]
+__all__ = [
+    "DevTools",
+    "FrameReading",
+    "PageReading",
+    "current_documents",
+    "hit_test",
+    "is_protocol_error",
+    "open_session",
+    "page_session",
+    "read_page",
+    "take_screenshot",
+    "within",
+]
 
 T = TypeVar("T")
 
@@ -248,6 +260,12 @@ def _loaders(tree: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
         found[frame["id"]] = (frame.get("loaderId", ""), frame.get("url", "") + frame.get("urlFragment", ""))
         stack.extend(entry.get("childFrames") or ())
     return found
+
+
+async def current_documents(session: DevTools) -> dict[str, str]:
+    """frame id -> loader id of the frames that live in the process of `session`."""
+    tree = (await session.send("Page.getFrameTree", {}))["frameTree"]
+    return {frame_id: loader_id for frame_id, (loader_id, _) in _loaders(tree).items()}
 
 
 _COVERED = """function(points) {

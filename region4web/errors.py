@@ -4,6 +4,7 @@
     ├── SnapshotError (ValueError)    a snapshot, tree text or observation that cannot be read as a tree
     ├── LabelError (ValueError)       a label file that does not fit its page
     ├── WeightsError                  a weights folder that is missing, incomplete or damaged
+    ├── ElementGone (LookupError)     an element id that names nothing on the live page any more
     ├── MissingExtraError             an optional dependency that the call needs is not installed
     ├── LanguageModelError            a language model that could not be loaded or did not answer
     └── CaptureError                  a page that could not be captured
@@ -23,6 +24,7 @@ __all__ = [
     "BrowserError",
     "CaptureError",
     "CaptureTimeout",
+    "ElementGone",
     "HttpError",
     "LabelError",
     "LanguageModelError",
@@ -50,6 +52,10 @@ class LabelError(Region4WebError, ValueError):
 
 class WeightsError(Region4WebError):
     """A weights folder is missing, incomplete or damaged."""
+
+
+class ElementGone(Region4WebError, LookupError):
+    """An element is no longer on the live page: removed, replaced, or its document was left."""
 
 
 class MissingExtraError(Region4WebError):

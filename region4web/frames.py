@@ -7,6 +7,7 @@ as long as the live page it belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,9 +19,10 @@ from region4web.properties import mark_blocked
 from region4web.recovery import complete_frame
 from region4web.snapshot import Box, Snapshot
 
-__all__ = ["frame_labels", "merge_frames", "visible_size"]
+__all__ = ["frame_labels", "merge_frames", "read_documents_of", "visible_size"]
 
 _known_labels: WeakKeyDictionary[Any, dict[tuple[str, str], str]] = WeakKeyDictionary()
+_read_documents: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
 DROPPED_ROLES = frozenset({"InlineTextBox", "ListMarker"})
 
 
@@ -46,7 +48,13 @@ def frame_labels(page: Any, reading: PageReading) -> list[str]:
         if document not in known:
             known[document] = f"f{len(known) + 1}"
         labels.append(known[document])
+    _read_documents[page] = {label: (frame.frame_id, frame.loader_id) for label, frame in zip(labels, reading.frames, strict=True)}
     return labels
+
+
+def read_documents_of(page: Any) -> Mapping[str, tuple[str, str]]:
+    """(frame id, loader id) by frame label, of the documents that the last reading of a live page found."""
+    return _read_documents.get(page, {})
 
 
 def merge_frames(
