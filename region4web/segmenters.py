@@ -91,7 +91,7 @@ def segmenter_by_name(name: str) -> Segmenter:
     }
     if name in rules:
         return rules[name]()
-    if name in SEGMENTER_NAMES or Path(name).is_dir():
+    if name in SEGMENTER_NAMES or (name and Path(name).is_dir()):
         from region4web.decomposition import LearnedSegmenter
 
         segmenter: Segmenter = LearnedSegmenter(weights=name)
