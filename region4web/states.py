@@ -1,65 +1,179 @@
 """State lines: what is there to act on in a region now, in the page's own words.
 
-Enters: the units of a region. Leaves: one line of at most 40 words that names what the region holds: fields with their
-values, what is selected, disabled or expanded, and the first names. Every name and number of it occurs in the region,
-or is a count of what the region holds.
+Enters: the units of a region. Leaves: one line of at most 40 words that names what the region holds: errors and
+messages first, fields with their values, what is selected, disabled or expanded, headings and names in reading order,
+and how much more there is. Every name and every number written in digits occurs in the region; counts are in words.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from region4web.contents import FIELD_KINDS, Unit
+from region4web.preprocessing import short_address
 
-__all__ = ["EMPTY_STATE", "WORD_LIMIT", "state_line"]
+__all__ = ["EMPTY_STATE", "WORD_LIMIT", "in_words", "state_line"]
 
 WORD_LIMIT = 40
-EMPTY_STATE = "No content of its own"
-NAME_WORDS = 10
-LINE_WORDS = 22
+EMPTY_STATE = "Only wrappers around other parts"
+NAME_WORDS = 7
+"""Words of one name; a longer one is cut."""
+LINE_WORDS = 26
+"""Words of names in a line, where there is more to name."""
+PROSE_WORDS = 12
+"""A text longer than this is prose: named last, by its first words."""
+
+_LETTER = re.compile(r"\w")
+_BULLETS = re.compile(r"[\u2022\u25cf*]+")
+_ONES = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A unit's part of the line. `rank`: lower ones are said first when there is no room for all."""
+
+    text: str
+    rank: int
+    at: int
 
 
 def state_line(units: Sequence[Unit]) -> str:
     """The state of the region that holds `units`."""
-    parts: list[str] = []
+    parts = _parts(units)
+    unnamed = _unnamed(units)
+    if not parts:
+        return _sentence(unnamed) if unnamed else EMPTY_STATE
+    chosen: list[_Part] = []
     words = 0
-    said: set[str] = set()
-    for unit in units:
-        if unit.kind == "title" and len(units) > 1:
-            continue
-        text = unit_state(unit)
-        if not text or text in said:
-            continue
-        said.add(text)
-        length = len(text.split())
-        if parts and words + length > LINE_WORDS:
+    for part in sorted(parts, key=lambda p: (p.rank, p.at)):
+        length = len(part.text.split())
+        if chosen and words + length > LINE_WORDS:
             break
-        parts.append(text)
+        chosen.append(part)
         words += length
-    return ", ".join(parts) or EMPTY_STATE
+    said = ", ".join(part.text for part in sorted(chosen, key=lambda p: p.at))
+    left = len(parts) - len(chosen)
+    if left:
+        said += f" and {in_words(left)} more"
+    elif unnamed and words <= 12:
+        said += f", {unnamed}"
+    return said
 
 
-def unit_state(unit: Unit) -> str:
-    """One unit's part of the line, '' when it has no name and no value."""
-    name = shortened(unit.text, NAME_WORDS)
-    node = unit.ax
-    if unit.kind in FIELD_KINDS:
-        if unit.kind in ("check", "radio"):
-            checked = node.state("checked")
-            mark = " (checked)" if checked in (True, "true") else ""
-            return name + mark if name else ""
-        value = "" if node.value is None else shortened(str(node.value), NAME_WORDS)
-        if unit.kind == "select" and not value and unit.selected:
-            value = shortened(unit.selected[0], NAME_WORDS)
-        if value:
-            return f"{name} {value!r}" if name else repr(value)
-        return f"{name} empty" if name else "empty field"
-    if node.state("disabled") is True and name:
-        return f"{name} (disabled)"
-    return name
+def in_words(count: int) -> str:
+    """A count in words, so that a digit in a state is always the page's own; from one hundred on, how many hundreds."""
+    if count < 20:
+        return _ONES[count]
+    if count < 100:
+        return _TENS[count // 10 - 2] + (f"-{_ONES[count % 10]}" if count % 10 else "")
+    if count < 1000:
+        return f"over {_ONES[count // 100]} hundred"
+    return f"over {in_words(count // 1000)} thousand" if count < 100_000 else "very many"
 
 
 def shortened(text: str, words: int) -> str:
     """The first `words` words on one line, with an ellipsis when there are more."""
     parts = text.split()
-    return " ".join(parts) if len(parts) <= words else " ".join(parts[:words]) + "\u2026"
+    cut = " ".join(parts) if len(parts) <= words else " ".join(parts[:words]).rstrip(",;:.") + "\u2026"
+    return cut if len(cut) <= 16 * words else cut[: 16 * words - 1] + "\u2026"
+
+
+def is_unnamed(unit: Unit) -> bool:
+    """Whether the element has no name of its own: none, or one made of its address."""
+    return not _LETTER.search(unit.text) or (
+        unit.ax.url is not None and unit.kind in ("link", "image") and unit.text == short_address(unit.ax.url)
+    )
+
+
+def _parts(units: Sequence[Unit]) -> list[_Part]:
+    parts: list[_Part] = []
+    said: set[str] = set()
+    for at, unit in enumerate(units):
+        if unit.kind in ("title", "label", "column") and len(units) > 1:
+            continue
+        if unit.kind == "title":
+            continue
+        text = _unit_part(unit)
+        if not text or text.casefold() in said:
+            continue
+        said.add(text.casefold())
+        parts.append(_Part(text, _rank(unit), at))
+    return parts
+
+
+def _rank(unit: Unit) -> int:
+    if unit.kind == "alert":
+        return 0
+    if unit.kind == "heading":
+        return 1
+    if unit.kind == "text" and len(unit.text.split()) > PROSE_WORDS:
+        return 3
+    return 2
+
+
+def _unit_part(unit: Unit) -> str:
+    """One unit's part of the line, '' when there is nothing to say of it."""
+    node = unit.ax
+    name = shortened(unit.text, NAME_WORDS)
+    if unit.kind in ("check", "radio"):
+        mark = "checked" if node.state("checked") in (True, "true", "mixed") else "" if unit.kind == "radio" else "unchecked"
+        return f"{name} {mark}".strip() if name else ""
+    if unit.kind in FIELD_KINDS:
+        value = "" if node.value is None else str(node.value)
+        if unit.kind == "select" and not value and unit.selected:
+            value = unit.selected[0]
+        if value and _BULLETS.fullmatch(value):
+            return f"{name} filled in"
+        off = " disabled" if node.state("disabled") is True else ""
+        if value.strip():
+            return f"{name} {shortened(value, NAME_WORDS)}{off}".strip()
+        return f"{name} empty{off}" if name else f"empty field{off}"
+    if is_unnamed(unit):
+        return ""
+    if node.state("disabled") is True:
+        return f"{name} disabled"
+    if node.state("selected") is True or node.state("pressed") in (True, "true"):
+        return f"{name} selected"
+    return name
+
+
+def _unnamed(units: Sequence[Unit]) -> str:
+    """How many links and buttons have no name, and which other sites the links lead to."""
+    links = [unit for unit in units if unit.kind == "link" and is_unnamed(unit)]
+    buttons = [unit for unit in units if unit.kind == "button" and is_unnamed(unit)]
+    images = [unit for unit in units if unit.kind == "image" and is_unnamed(unit)]
+    found = []
+    sites = list(dict.fromkeys(site for unit in links if (site := _known_site(unit.ax.url or ""))))
+    if sites:
+        found.append(f"{', '.join(sites[:8])} links")
+    elif links:
+        found.append(f"{in_words(len(links))} unnamed link{'s' * (len(links) > 1)}")
+    if buttons:
+        found.append(f"{in_words(len(buttons))} unnamed button{'s' * (len(buttons) > 1)}")
+    if images and not links:
+        found.append(f"{in_words(len(images))} image{'s' * (len(images) > 1)}")
+    return ", ".join(found)
+
+
+SITES = frozenset(
+    "facebook twitter instagram youtube linkedin pinterest github tiktok whatsapp telegram reddit discord vimeo flickr tumblr snapchat spotify x rss bsky mastodon medium"
+    " vk weibo line google apple amazon yelp tripadvisor soundcloud twitch slack".split()
+)
+
+
+def _known_site(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    labels = host.split(".")
+    name = labels[-2] if len(labels) > 1 else ""
+    return name.capitalize() if name in SITES else ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
