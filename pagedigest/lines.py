@@ -11,6 +11,7 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from region4web.axtree import AXNode, AXTree, StateValue
+from region4web.render import FLAG_STATES
 
 __all__ = ["DigestLines", "merged_names", "shortened"]
 
@@ -177,13 +178,13 @@ def _is_bare(node: AXNode) -> bool:
 def _told(key: str, state: StateValue) -> str:
     if state in (False, "false", "") and key not in TOLD_WHEN_FALSE:
         return ""
-    if state is True and key in ("required", "focused", "disabled", "selected", "busy", "readonly", "modal"):
-        return key if key in ("required", "focused") else f"{key}=True"
-    return (
-        f"{key}={shortened(state, 60) if isinstance(state, str) else state!r}"
-        if not isinstance(state, str)
-        else f"{key}={shortened(state, 60)!r}"
-    )
+    if state is True and key in FLAG_STATES:
+        return key
+    return f"{key}={_quoted(state, 60)}"
+
+
+def _quoted(value: StateValue, limit: int) -> str:
+    return repr(shortened(value, limit) if isinstance(value, str) else value)
 
 
 def _path(url: str) -> str:
