@@ -143,6 +143,27 @@ def evaluate_command(captures: Path, labels: Path, segmenter_names: tuple[str, .
     _print_numbers(results, as_json)
 
 
+@commands.command("eval-blocks")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--segmenter",
+    "segmenter_names",
+    metavar="NAME",
+    multiple=True,
+    default=(DEFAULT_SEGMENTER,),
+    show_default=True,
+    help="May be given several times.",
+)
+@click.option("--json", "as_json", is_flag=True, help='One JSON object; with several segmenters, {"segmenters": {NAME: object}}.')
+def evaluate_blocks_command(folder: Path, segmenter_names: tuple[str, ...], as_json: bool) -> None:
+    """Compare regions with blocks that people marked. DIR holds captures/ and blocks/."""
+    from region4web.blocks import evaluate_blocks
+    from region4web.segmenters import segmenter_by_name
+
+    segmenters = {name: segmenter_by_name(name) for name in segmenter_names}
+    _print_numbers({name: evaluate_blocks(folder, segmenter) for name, segmenter in segmenters.items()}, as_json)
+
+
 def _print_numbers(results: dict[str, dict[str, Any]], as_json: bool) -> None:
     """One segmenter's numbers as they are, several under their names; or a table."""
     if as_json:

@@ -304,6 +304,66 @@ def test_a_wrong_call_is_one_line_and_status_2(run, snapshot, tmp_path, argument
     assert words in err[0]
 
 
+def labelled_folder(tmp_path):
+    for name in ("captures", "labels", "blocks"):
+        (tmp_path / name).mkdir()
+    regions = [
+        {"root": 101, "purpose": "Page frame", "state": "Small shop"},
+        {"root": 102, "purpose": "Main navigation", "state": "Start"},
+        {"root": 104, "purpose": "Product list", "state": "Kettles, Buy"},
+    ]
+    blocks = [{"level": 1, "type": "menu", "members": [102, 103]}, {"level": 1, "type": "content", "members": [104, 105, 106]}]
+    (tmp_path / "captures/shop.json").write_text(snapshot_text())
+    (tmp_path / "labels/shop.json").write_text(json.dumps({"page": "shop", "kind": "shop", "regions": regions}))
+    (tmp_path / "blocks/shop.json").write_text(json.dumps({"page": "shop", "blocks": blocks}))
+    return tmp_path
+
+
+EVAL_KEYS = [
+    "pages",
+    "regions",
+    "region_precision",
+    "region_recall",
+    "region_f1",
+    "edge_f1",
+    "purpose_similarity",
+    "state_similarity",
+    "ms_per_page",
+    "roots_mapped",
+]
+
+
+def test_eval_prints_the_documented_json_object(run, tmp_path):
+    folder = labelled_folder(tmp_path)
+    arguments = ("--captures", folder / "captures", "--labels", folder / "labels", "--abstractor", "none", "--json")
+    status, out, err = run("eval", *arguments, "--segmenter", "landmarks")
+    assert (status, err) == (0, [])
+    numbers = json.loads(out)
+    assert set(EVAL_KEYS) <= set(numbers)
+    assert (numbers["pages"], numbers["regions"], numbers["region_f1"], numbers["edge_f1"]) == (1, 3, 1.0, 1.0)
+    status, out, _ = run("eval", *arguments, "--segmenter", "whole-page", "--segmenter", "landmarks")
+    several = json.loads(out)["segmenters"]
+    assert {name: numbers["region_f1"] for name, numbers in several.items()} == {"whole-page": 0.5, "landmarks": 1.0}
+
+
+def test_eval_prints_a_table_with_each_segmenter_by_name(run, tmp_path):
+    folder = labelled_folder(tmp_path)
+    arguments = ("--captures", folder / "captures", "--labels", folder / "labels", "--abstractor", "none")
+    status, out, _ = run("eval", *arguments, "--segmenter", "whole-page", "--segmenter", "labels")
+    head, *rows = [line.split() for line in out.splitlines()]
+    assert status == 0
+    assert [row[0] for row in rows] == ["whole-page", "labels"]
+    assert [row[1 + head.index("region_f1")] for row in rows] == ["0.5000", "1.0000"]
+
+
+def test_eval_blocks_prints_the_documented_json_object(run, tmp_path):
+    status, out, err = run("eval-blocks", labelled_folder(tmp_path), "--segmenter", "landmarks", "--json")
+    assert (status, err) == (0, [])
+    numbers = json.loads(out)
+    assert list(numbers) == ["pages", "blocks", "block_f1", "bcubed_f1"]
+    assert (numbers["pages"], numbers["blocks"], numbers["bcubed_f1"]) == (1, 2, 1.0)
+
+
 def test_a_file_that_cannot_be_written_is_one_line(run, snapshot, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
