@@ -118,3 +118,12 @@ def test_the_readme_names_only_files_that_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", text):
         assert (ROOT / target).exists(), target
+
+
+@pytest.mark.browser
+def test_the_first_example_of_the_readme_runs(monkeypatch, capsys):
+    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert example
+    monkeypatch.chdir(ROOT)
+    exec(example[1], {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][:3] == ["R0", "R1", "R2"]
