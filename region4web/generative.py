@@ -47,7 +47,7 @@ ANSWER_SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 
-_BRIEF_SYSTEM = "Write the purpose and the state of this web page region, one line each."
+_BRIEF_SYSTEM = "Give purpose and state."
 _FULL_SYSTEM = """\
 You describe one region of a web page for an agent that decides by your lines whether to read the region in full.
 purpose: what the region is for, a noun phrase of at most 8 words that would still be true tomorrow and on a sibling page ("Product search form", "Table of customer orders"). No current values, no slogans, no words like region, section, area.

@@ -205,7 +205,7 @@ class TransformersModel:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.name, self.adapter, self.batch_tokens = name or type(model).__name__, adapter, batch_tokens
-        self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self.pad_token_id: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
 
     def __repr__(self) -> str:
         return f"TransformersModel({self.name!r}, adapter={self.adapter!r})"
@@ -268,12 +268,12 @@ class TransformersModel:
 
         width = max(map(len, rows))
         device = self.model.device
-        input_ids = torch.tensor([[self._pad] * (width - len(row)) + row for row in rows], device=device)  # (B, T)
+        input_ids = torch.tensor([[self.pad_token_id] * (width - len(row)) + row for row in rows], device=device)  # (B, T)
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)  # (B, T)
         with torch.inference_mode():
             output: torch.Tensor = self.model.generate(
                 input_ids=input_ids, attention_mask=mask, max_new_tokens=max_tokens, do_sample=False, num_beams=1,
-                temperature=None, top_p=None, top_k=None, pad_token_id=self._pad,
+                temperature=None, top_p=None, top_k=None, pad_token_id=self.pad_token_id,
             )  # fmt: skip
         stops = self._stops()
         return [self._completion(len(row), new, stops) for row, new in zip(rows, output[:, width:].tolist(), strict=True)]

@@ -21,7 +21,8 @@ NAME_LIMITS = (100, 60, 36)
 """Longest unit text in characters; the next is tried when the region does not fit under the one before."""
 FIRST_UNITS, TELLING_UNITS, HEADINGS = 5, 10, 8
 """How many of each are put in before the budget is filled up in reading order."""
-TITLE_LIMIT, PLACE_LIMIT = 70, 60
+HEAD_LIMITS = (70, 36, 12)
+"""Longest title, heading and place name in the head lines; the next is tried when the head takes more than half of the budget."""
 PLACE_ROLES = frozenset(
     {
         "banner",
@@ -50,10 +51,13 @@ def region_text(partition: Partition, number: int, *, budget: int, count: Callab
     """
     region = partition.regions[number]
     units = [unit for unit in region_units(partition, region) if unit.kind != "title"]
-    head = _head(partition, region, units)
-    room = budget - count(head) - 1
+    for head_limit in HEAD_LIMITS:
+        head = _head(partition, region, units, head_limit)
+        room = budget - count(head) - 1
+        if room >= budget // 2:
+            break
     if room < 8:
-        raise ValueError(f"a budget of {budget} tokens cannot hold a region's text; give at least 96")
+        raise ValueError(f"a budget of {budget} tokens cannot hold a region's text; give at least 160")
     for limit in NAME_LIMITS:
         texts = [_unit_text(unit, limit) for unit in units]
         if sum(count(text) + 1 for text in texts) + _label_cost(units, count) <= room:
@@ -62,24 +66,24 @@ def region_text(partition: Partition, number: int, *, budget: int, count: Callab
     return "\n".join([head, *_lines(units, texts, _chosen(units, costs, room, count))])
 
 
-def _head(partition: Partition, region: Region, units: Sequence[Unit]) -> str:
+def _head(partition: Partition, region: Region, units: Sequence[Unit], limit: int) -> str:
     tree = partition.tree
     root = tree.nodes[region.root]
-    title = _cut(tree.title or tree.nodes[0].name, TITLE_LIMIT)
+    title = _cut(tree.title or tree.nodes[0].name, limit)
     above = [tree.nodes[i] for i in tree.ancestors(region.root) if tree.nodes[i].role in PLACE_ROLES]
-    place = " > ".join(_named(node) for node in reversed(above[:2])) or "page"
-    lines = [f"page: {title}", f"region {region.number + 1} of {len(partition)} in {place}: {_named(root)}"]
+    place = " > ".join(_named(node, limit) for node in reversed(above[:2])) or "page"
+    lines = [f"page: {title}", f"region {region.number + 1} of {len(partition)} in {place}: {_named(root, limit)}"]
     heading = _heading_before(tree, region)
     if heading:
-        lines.append(f"after heading: {_cut(heading, PLACE_LIMIT)}")
+        lines.append(f"after heading: {_cut(heading, limit)}")
     counts = Counter(unit.kind for unit in units)
     if counts:
         lines.append("holds " + ", ".join(f"{n} {kind if n == 1 else PLURALS.get(kind, kind + 's')}" for kind, n in counts.most_common(6)))
     return "\n".join(lines)
 
 
-def _named(node: AXNode) -> str:
-    return f"{node.role} {_cut(node.name, PLACE_LIMIT)!r}" if node.name and node.role != "RootWebArea" else node.role
+def _named(node: AXNode, limit: int) -> str:
+    return f"{node.role} {_cut(node.name, limit)!r}" if node.name and node.role != "RootWebArea" else node.role
 
 
 def _heading_before(tree: AXTree, region: Region) -> str:
@@ -172,4 +176,5 @@ def _lines(units: Sequence[Unit], texts: Sequence[str], chosen: Sequence[int]) -
 
 
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "\u2026"
+    text = text if len(text) <= limit else text[: limit - 1].rstrip() + "\u2026"
+    return text.encode("utf-8", "replace").decode("utf-8")  # half of a surrogate pair has no place in a prompt

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from region4web.errors import LanguageModelError, MissingExtraError
 
@@ -70,6 +71,7 @@ def _convert(source: Path, folder: Path) -> None:
     try:
         import gguf  # noqa: F401  (what transformers reads GGUF files with)
         import torch
+        import transformers
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise MissingExtraError("transformers and gguf are needed to convert SmolLM2; run: pip install 'region4web[lm]'") from error
@@ -77,9 +79,14 @@ def _convert(source: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(str(source.parent), gguf_file=source.name, dtype=torch.float32)
+        gguf_config = getattr(transformers, "GgufConfig", None)  # transformers 5 may keep weights packed, 4 never does
+        unpacked = {} if gguf_config is None else {"quantization_config": gguf_config(dequantize=True)}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(str(source.parent), gguf_file=source.name, dtype=torch.float32, **unpacked)
+        if hasattr(loaded.config, "quantization_config"):
+            del loaded.config.quantization_config
         # save_pretrained refuses on a model that came from a quantised file: put its weights into a fresh one.
-        fresh = AutoModelForCausalLM.from_config(loaded.config).to(torch.bfloat16)
+        fresh: Any = AutoModelForCausalLM.from_config(loaded.config)  # type: ignore[no-untyped-call]
+        fresh.to(torch.bfloat16)
         fresh.load_state_dict(loaded.state_dict())
         fresh.generation_config = loaded.generation_config
         fresh.save_pretrained(str(partial))
