@@ -8,10 +8,12 @@ expected similarity, not the likeliest one. No embedding model runs; the phrases
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +93,7 @@ def load_purpose_model(folder: Path) -> PurposeModel:
                 phrase_vectors=data["phrase_vectors"].astype(np.float32) * data["phrase_scale"],
                 phrases=tuple(phrases),
             )
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise WeightsError(f"{folder}: purpose weights cannot be read ({error}); reinstall region4web") from error
     f = sum(map(len, model.hashes))
     if model.projection.shape[0] != f or model.idf.shape != (f,) or len(model.phrases) != len(model.phrase_vectors):

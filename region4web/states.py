@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from region4web.contents import FIELD_KINDS, Unit
 from region4web.preprocessing import short_address
 
-__all__ = ["EMPTY_STATE", "WORD_LIMIT", "in_words", "state_line"]
+__all__ = ["EMPTY_STATE", "ORDERS_DESCRIBED", "WORD_LIMIT", "gives_orders", "in_words", "state_line"]
 
 WORD_LIMIT = 40
 EMPTY_STATE = "Only wrappers around other parts"
@@ -28,6 +28,13 @@ PROSE_WORDS = 12
 
 _LETTER = re.compile(r"\w")
 _BULLETS = re.compile(r"[\u2022\u25cf*]+")
+_ORDERS = re.compile(
+    r"\b(?:ignore|disregard|forget|override)\b.{0,60}\b(?:instructions?|previous|prior|above|prompts?|rules?|tasks?|system)\b"
+    r"|\b(?:agents?|assistants?|ai|llm|chatbot|language model)\b.{0,40}\b(?:must|should|shall|has to|have to|needs? to|please|you)\b"
+    r"|^\W*(?:system prompt|system message|assistant|ai agent|agent|important)\s*[,:!]",
+    re.IGNORECASE,
+)
+ORDERS_DESCRIBED = "text that gives its reader orders"
 _ONES = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 
@@ -75,8 +82,15 @@ def in_words(count: int) -> str:
     return f"over {in_words(count // 1000)} thousand" if count < 100_000 else "very many"
 
 
+def gives_orders(text: str) -> bool:
+    """Whether a text addresses whoever reads the page for its user: to be described, never to be repeated."""
+    return _ORDERS.search(text) is not None
+
+
 def shortened(text: str, words: int) -> str:
     """The first `words` words on one line, with an ellipsis when there are more."""
+    if gives_orders(text):
+        return ORDERS_DESCRIBED
     parts = text.split()
     cut = " ".join(parts) if len(parts) <= words else " ".join(parts[:words]).rstrip(",;:.") + "\u2026"
     return cut if len(cut) <= 16 * words else cut[: 16 * words - 1] + "\u2026"
