@@ -41,15 +41,25 @@ class Shop(BaseHTTPRequestHandler):
         query = parse_qs(parts.query)
         if parts.path == "/search":
             found = [name for name in MUGS if query.get("q", [""])[0].split(" ")[0].lower() in name.lower()]
-            items = "".join(f"<li><h3><a href='/product?name={name}'>{name}</a></h3><p>A fine {name.lower()}, {7 + i} euro</p></li>" for i, name in enumerate(found))
+            items = "".join(
+                f"<li><h3><a href='/product?name={name}'>{name}</a></h3><p>A fine {name.lower()}, {7 + i} euro</p></li>"
+                for i, name in enumerate(found)
+            )
             self._send(200, page("Results", f"<h1>{len(found)} results</h1><ol>{items}</ol>"))
         elif parts.path == "/product":
             name = query["name"][0]
             form = f"<form method=post action='/add'><input type=hidden name=item value='{name}'><label>Size <select name=size><option>standard<option>large</select></label><button>Add to basket</button></form>"
-            self._send(200, page(name, f"<h1>{name}</h1><p>Made of clay.</p>{form}<section><h2>Reviews</h2>{'<p>Good mug.</p>' * 20}</section>"))
+            self._send(
+                200, page(name, f"<h1>{name}</h1><p>Made of clay.</p>{form}<section><h2>Reviews</h2>{'<p>Good mug.</p>' * 20}</section>")
+            )
         elif parts.path == "/basket":
             rows = "".join(f"<tr><td>{item}</td><td><button>Remove {item}</button></td></tr>" for item in self.baskets)
-            self._send(200, page("Basket", f"<h1>Your basket</h1><table>{rows}</table><p>{len(self.baskets)} items</p><a href='/checkout'>Checkout</a>"))
+            self._send(
+                200,
+                page(
+                    "Basket", f"<h1>Your basket</h1><table>{rows}</table><p>{len(self.baskets)} items</p><a href='/checkout'>Checkout</a>"
+                ),
+            )
         elif parts.path == "/tools":
             self._send(200, page("Tools", TOOLS))
         elif parts.path == "/broken":
@@ -83,13 +93,13 @@ TOOLS = """<h1>Tools</h1>
 <button onclick="fetch('/slow-data').then(r => r.text()).then(t => out.textContent = t)">Fetch</button>
 <button onclick="list.innerHTML = list.innerHTML.replace('Old name', 'New name')">Rename</button>
 <button onclick="this.remove()">Remove me</button>
-<button onclick="open('/basket')">New tab</button>
+<button onclick="window.open('/basket')">New tab</button>
 <button disabled>Not now</button>
 <a href='/file'>Prices</a> <a href='/broken'>Broken</a> <a href='/slow'>Slow</a>
 <label><input type=checkbox> Gift wrap</label>
 <p id=out>Nothing yet</p><ul id=list><li><button>Old name</button></li></ul>
-<div id=closed></div><script>closed.attachShadow({mode: 'closed'}).innerHTML = '<button onclick="out.textContent = `Closed root clicked`">In closed root</button>';
-const out = document.getElementById('out'); closed.shadowRoot; window.out = out;</script>
+<div id=root></div><script>const inside = root.attachShadow({mode: 'closed'});
+inside.innerHTML = '<button>In closed root</button>'; inside.firstChild.onclick = () => out.textContent = 'Closed root clicked';</script>
 <iframe srcdoc="<button onclick='this.textContent = `Clicked in frame`'>In frame</button>"></iframe>"""
 
 

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 
 from pagedigest.observation import Observation
 from region4web.axtree import AXNode, AXTree
+from region4web.errors import Region4WebError
 
 __all__ = ["ActionFailed", "ActionRefused", "ShownElements"]
 
@@ -29,7 +30,7 @@ class ActionRefused(ValueError):
         self.element_id = element_id
 
 
-class ActionFailed(RuntimeError):
+class ActionFailed(Region4WebError):
     """The browser could not do it: the element is covered, disabled, not editable. `element_id` is the id."""
 
     def __init__(self, message: str, *, element_id: str = "") -> None:

@@ -1,0 +1,399 @@
+"""A browser with tabs that is driven by commands and answers each with what is new to read.
+
+Enters: commands (open, click, fill, ...). Leaves: a `Reply` a command: the digest when a page was entered, only the
+changes while it stays. Dialogs are answered and told, downloads saved and told, a new tab is followed; a hung page or a
+stopped browser is an error, after which `open` goes on. The command line's sessions and the MCP server both use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pagedigest.integrations.acting import ActionRefused
+from pagedigest.integrations.addresses import AddressPolicy
+from pagedigest.integrations.playwright import AsyncPlaywrightDigest, Steps, packaged_digest
+from pagedigest.observation import Action, Observation
+from pagedigest.session import PageDigest
+
+__all__ = ["LiveBrowser", "Reply"]
+
+CLOSE_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """`text` is what is new to read; `tokens` its length, `full_tokens` that of the whole tree. `event` says what became of the page."""
+
+    text: str
+    tokens: int
+    full_tokens: int
+    shown: tuple[str, ...]
+    notes: tuple[str, ...]
+    page: str
+    event: str
+    url: str
+    title: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class LiveBrowser:
+    """One browser, one episode. Not started until the first `open`."""
+
+    def __init__(self, *, task: str = "", budget_tokens: int | None = None, headless: bool = True, policy: AddressPolicy | None = None,
+                 downloads: Path, timeout_s: float = 15.0) -> None:  # fmt: skip
+        self.task, self.budget_tokens, self.headless = task, budget_tokens, headless
+        self.policy = policy if policy is not None else AddressPolicy()
+        self.downloads, self.timeout_s = downloads, timeout_s
+        self._method: PageDigest | None = None
+        self._playwright: Any = None
+        self._chromium: Any = None
+        self._context: Any = None
+        self._digest: _TabbedDigest | None = None
+        self._last: tuple[str, str] = ("", "")  # page, text that was told of it
+        self._hung = False
+
+    # Commands.
+
+    async def open(self, target: str) -> Reply:
+        """Go to an address or an .html file, in the current tab."""
+        from region4web.loading import page_address
+
+        address = page_address(target)
+        await asyncio.to_thread(self.policy.check, address)
+        digest = await self._ready()
+        if self._hung:
+            await self._replace_tab(digest)
+        await self._go(digest, address, target)
+        return await self._told(digest.after(Action(f"open({target!r})")))
+
+    async def look(self) -> Reply:
+        """The page as it is now."""
+        return await self._told(self._running().observe())
+
+    async def click(self, element_id: str, *, accept_dialog: bool = False) -> Reply:
+        """Click. A dialog that this opens is dismissed, or accepted when `accept_dialog`."""
+        digest = self._running()
+        digest.accept_dialog = accept_dialog
+        try:
+            return await self._told(digest.click(element_id))
+        finally:
+            digest.accept_dialog = False
+
+    async def fill(self, element_id: str, text: str) -> Reply:
+        return await self._told(self._running().fill(element_id, text))
+
+    async def select(self, element_id: str, option: str) -> Reply:
+        return await self._told(self._running().select(element_id, option))
+
+    async def press(self, key: str, element_id: str | None = None) -> Reply:
+        return await self._told(self._running().press(key, element_id))
+
+    async def scroll(self, direction: str = "down", element_id: str | None = None) -> Reply:
+        return await self._told(self._running().scroll(direction, element_id))
+
+    async def back(self) -> Reply:
+        return await self._told(self._running().back())
+
+    async def view_all(self, page: int = 1) -> Reply:
+        return self._reply(self._running().view_all(page=page), whole=True)
+
+    async def view_region(self, region: str, page: int = 1) -> Reply:
+        return self._reply(self._running().view_region(region, page=page), whole=True)
+
+    async def find(self, text: str, page: int = 1) -> Reply:
+        return self._reply(self._running().find(text, page=page), whole=True)
+
+    async def tabs(self, number: int | None = None, *, close: bool = False) -> Reply:
+        """List the tabs; with a number, go to that tab, or close it."""
+        digest = self._running()
+        if number is not None:
+            pages = self._pages()
+            if not 1 <= number <= len(pages):
+                raise ActionRefused(f"there is no tab {number}; tabs are 1 to {len(pages)}")
+            chosen = pages[number - 1]
+            if not close:
+                digest.attach(chosen)
+                return await self._told(digest.observe(last_action=Action(f"tabs({number})")))
+            if len(pages) == 1:
+                raise ActionRefused("this is the only tab; close the session instead")
+            await _bounded(chosen.close())
+            if digest.page is chosen:
+                digest.attach(self._pages()[-1])
+                return await self._told(digest.observe(last_action=Action(f"tabs({number}, close=True)")))
+        return await self._tab_list(digest)
+
+    async def set_task(self, task: str | None, budget_tokens: int | None) -> None:
+        """A new task or budget begins a new episode on the same browser."""
+        if (task is not None and task != self.task) or (budget_tokens is not None and budget_tokens != self.budget_tokens):
+            self.task = task if task is not None else self.task
+            if budget_tokens is not None and budget_tokens != self.budget_tokens:
+                self.budget_tokens, self._method = budget_tokens, None
+            if self._digest is not None:
+                self._digest = await self._new_digest(self._digest.page)
+
+    async def close(self) -> None:
+        """End the browser."""
+        chromium, playwright = self._chromium, self._playwright
+        self._chromium = self._playwright = self._context = self._digest = None
+        if chromium is not None:
+            await _bounded(chromium.close())
+        if playwright is not None:
+            await _bounded(playwright.stop())
+
+    # The browser.
+
+    def _running(self) -> _TabbedDigest:
+        from region4web.errors import BrowserError
+
+        if self._digest is None:
+            raise ActionRefused("no page is open: open an address first")
+        if not self._chromium.is_connected():
+            raise BrowserError("the browser has stopped: open an address to start it again")
+        return self._digest
+
+    async def _ready(self) -> _TabbedDigest:
+        """The digest of a browser that runs, started when it does not."""
+        from region4web.browser import launch_async, require_playwright
+
+        if self._digest is not None and self._chromium.is_connected():
+            return self._digest
+        await self.close()
+        self._playwright = await require_playwright().async_playwright().start()
+        self._chromium = await launch_async(self._playwright, headless=self.headless)
+        self._context = await self._chromium.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
+        await self._context.route("**/*", self._routed)
+        self._digest = await self._new_digest(await self._context.new_page())
+        self._context.on("page", self._opened_tab)
+        self._hung = False
+        return self._digest
+
+    def _opened_tab(self, page: Any) -> None:
+        if self._digest is not None:
+            self._digest.opened_tab(page)
+
+    async def _new_digest(self, page: Any) -> _TabbedDigest:
+        if self._method is None:
+            self._method = await asyncio.to_thread(packaged_digest, budget_tokens=self.budget_tokens, layout="append")
+        self._last = ("", "")
+        return _TabbedDigest(page, self.task, method=self._method, timeout_s=self.timeout_s, policy=self.policy, downloads=self.downloads)
+
+    async def _routed(self, route: Any) -> None:
+        """Stop a page from leading the browser where it may not go."""
+        request = route.request
+        if request.resource_type == "document":
+            try:
+                await asyncio.to_thread(self.policy.check, request.url)
+            except ActionRefused as refusal:
+                if self._digest is not None:
+                    self._digest.notes.append(str(refusal))
+                await route.abort("blockedbyclient")
+                return
+        await route.continue_()
+
+    async def _go(self, digest: _TabbedDigest, address: str, target: str) -> None:
+        from playwright.async_api import Error, TimeoutError
+
+        from region4web.errors import BrowserError, CaptureTimeout
+        from region4web.loading import navigation_error
+
+        try:
+            await digest.page.goto(address, wait_until="commit", timeout=self.timeout_s * 1000)
+        except TimeoutError as error:
+            self._hung = True
+            raise CaptureTimeout(f"{target}: no answer within {self.timeout_s:g} s", target=target) from error
+        except Error as error:
+            if not self._chromium.is_connected():
+                raise BrowserError("the browser has stopped: open an address to start it again") from error
+            await asyncio.sleep(0.1)
+            downloads, digest.saved = digest.saved, []
+            digest.notes.clear()
+            raise navigation_error(str(error), target, downloads) from error
+
+    async def _replace_tab(self, digest: _TabbedDigest) -> None:
+        """Leave a page that does not respond for a fresh tab."""
+        hung = digest.page
+        page = await self._context.new_page()
+        digest.attach(page)
+        digest.new_tabs.clear()
+        await _bounded(hung.close())
+        self._hung = False
+
+    def _pages(self) -> list[Any]:
+        return [page for page in self._context.pages if not page.is_closed()]
+
+    # Replies.
+
+    async def _told(self, observing: Any) -> Reply:
+        from playwright.async_api import Error
+
+        from region4web.errors import BrowserError, CaptureTimeout
+
+        try:
+            observation = await observing
+        except CaptureTimeout as error:
+            self._hung = True
+            raise CaptureTimeout(f"{error}; open another address to leave it", target=error.target) from error
+        except (Error, BrowserError) as error:
+            if self._chromium is None or not self._chromium.is_connected():
+                raise BrowserError("the browser has stopped: open an address to start it again") from error
+            raise
+        return self._reply(observation)
+
+    def _reply(self, observation: Observation, *, whole: bool = False) -> Reply:
+        digest = self._running()
+        body, page = str(observation.trace["body"]), str(observation.trace["page"])
+        notes = tuple(observation.trace["notes"])
+        text = body
+        if not whole:
+            if (
+                page == self._last[0]
+                and observation.trace["event"] != "opened"
+                and (added := _added_lines(self._last[1], body)) is not None
+            ):
+                text = "\n".join(["SAME PAGE", *added])
+            self._last = (page, body)
+        text = "\n".join([*(f"NOTE {' '.join(note.split())}" for note in notes), text])
+        tree = digest.session.page.tree
+        return Reply(
+            text=text,
+            tokens=digest.method.counter.count(text),
+            full_tokens=observation.usage.full_tokens,
+            shown=observation.shown,
+            notes=notes,
+            page=page,
+            event=str(observation.trace["event"]),
+            url=tree.url,
+            title=tree.title,
+        )
+
+    async def _tab_list(self, digest: _TabbedDigest) -> Reply:
+        lines = ["TABS"]
+        for number, page in enumerate(self._pages(), start=1):
+            try:
+                title = await asyncio.wait_for(page.title(), 1.0)
+            except TimeoutError:
+                title = "(does not respond)"
+            lines.append(f"{'*' if page is digest.page else ' '} {number} | {' '.join(title.split())[:80]!r} | {page.url[:200]}")
+        text = "\n".join(lines)
+        return Reply(text, digest.method.counter.count(text), 0, (), (), "", "tabs", digest.page.url, "")
+
+
+class _TabbedDigest(AsyncPlaywrightDigest):
+    """A digest that follows new tabs, answers dialogs, saves downloads, and leaves pages that it may not be on."""
+
+    def __init__(self, page: Any, task: str, *, method: PageDigest, timeout_s: float, policy: AddressPolicy, downloads: Path) -> None:
+        self.policy, self.downloads = policy, downloads
+        self.accept_dialog = False
+        self.new_tabs: list[Any] = []
+        self.saved: list[Any] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        super().__init__(page, task, method=method, timeout_s=timeout_s)
+
+    def attach(self, page: Any) -> None:
+        fresh = id(page) not in self._attached
+        super().attach(page)
+        if fresh:
+            page.on("dialog", lambda dialog: self._soon(self._answer(dialog)))
+            page.on("download", lambda download: self._soon(self._save(download)))
+
+    def opened_tab(self, page: Any) -> None:
+        """Take note of a tab that a page opened."""
+        if page is not self.page:
+            self.new_tabs.append(page)
+            self.attach_listeners(page)
+
+    def attach_listeners(self, page: Any) -> None:
+        """Listen to a tab before it is followed: its first dialog may come at once."""
+        current = self.page
+        self.attach(page)
+        self.page = current
+
+    async def after(self, action: Action) -> Observation:
+        """Settle and observe, after something that was done to the page directly."""
+        await self.settle()
+        return await self.observe(last_action=action)
+
+    def _settle(self) -> Steps[None]:
+        from playwright.async_api import Error
+
+        try:
+            yield from super()._settle()
+        finally:
+            open_tabs = [page for page in self.new_tabs if not page.is_closed()]
+            self.new_tabs.clear()
+        if open_tabs:
+            self.attach(open_tabs[-1])
+            pages = [page for page in self.page.context.pages if not page.is_closed()]
+            self.notes.append(f"a new tab opened; this is tab {pages.index(self.page) + 1} of {len(pages)}")
+            try:
+                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
+            except Error:
+                self.notes.append("the new tab is still loading")
+            yield from super()._settle()
+        yield self._stay_where_allowed()
+
+    async def _stay_where_allowed(self) -> None:
+        """A redirect may end where the page itself could not lead: leave it unread."""
+        try:
+            await asyncio.to_thread(self.policy.check, self.page.url)
+        except ActionRefused:
+            await self.page.goto("about:blank")
+            raise
+
+    async def _answer(self, dialog: Any) -> None:
+        from playwright.async_api import Error
+
+        kind, text = dialog.type, " ".join(dialog.message.split())[:300]
+        accepted = self.accept_dialog or kind == "beforeunload"
+        try:
+            await (dialog.accept() if accepted else dialog.dismiss())
+        except Error:
+            return  # the page went away with it
+        self.notes.append(f"dialog {kind} {text!r} was {'accepted' if accepted else 'dismissed'}")
+
+    async def _save(self, download: Any) -> None:
+        from playwright.async_api import Error
+
+        self.saved.append(download)
+        name = re.sub(r"[^\w.() -]", "_", download.suggested_filename)[-100:] or "download"
+        path = self.downloads / name
+        try:
+            await download.save_as(path)
+        except Error as error:
+            self.notes.append(f"download {name!r} failed: {str(error).splitlines()[0][:100]}")
+            return
+        self.notes.append(f"download {name!r} was saved to {path}")
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _added_lines(before: str, now: str) -> list[str] | None:
+    """The lines that `now` has beyond `before`, when it goes on from it; the last line of `before` may have been 'no change'."""
+    old, new = before.split("\n"), now.split("\n")
+    same = 0
+    while same < min(len(old), len(new)) and old[same] == new[same]:
+        same += 1
+    if same < len(old) - 1 or same == 0:
+        return None
+    return new[same:] or ["no change"]
+
+
+async def _bounded(closing: Any) -> None:
+    """Wait for something to close, a while."""
+    from playwright.async_api import Error
+
+    from region4web.cdp import within
+
+    try:
+        await within(closing, CLOSE_LIMIT_S)
+    except (TimeoutError, Error):
+        return
