@@ -34,7 +34,7 @@ from region4web.region_text import region_text
 from region4web.regions import Abstraction, Partition, RegionMap
 from region4web.render import indentation, node_line
 from region4web.snapshot import load_snapshot
-from training.records import save_labels, write_whole
+from training.records import append_json_line, json_lines, save_labels, write_whole
 
 __all__ = ["STAGES", "Annotator", "Endpoint", "PageOutcome", "annotate_page", "main"]
 
@@ -224,8 +224,8 @@ class Annotator:
             "seconds": round(seconds, 3),
             **({"error": error} if error else {}),
         }
-        with self._lock, (self.out / "costs.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+        with self._lock:
+            append_json_line(entry, self.out / "costs.jsonl")
 
     def _skip(self, labels: Path, name: str, reason: str) -> PageOutcome:
         write_whole(labels, json.dumps({"page": name, "skip": reason}, ensure_ascii=False) + "\n")
@@ -398,11 +398,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def report(outcomes: Sequence[PageOutcome], out: Path) -> int:
     """One JSON object on stdout; exit status 1 when pages are left to be tried again."""
-    entries = (
-        [json.loads(line) for line in (out / "costs.jsonl").read_text(encoding="utf-8").splitlines()]
-        if (out / "costs.jsonl").exists()
-        else []
-    )
+    entries = list(json_lines(out / "costs.jsonl"))
     totals = {
         key: round(sum(entry[key] for entry in entries), 6)
         for key in ("calls", "failed_calls", "prompt_tokens", "completion_tokens", "price")

@@ -135,3 +135,25 @@ def write_whole(path: Path, text: str) -> Path:
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def append_json_line(entry: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Add one line to a log. A last line that a kill cut off is closed first, so that it spoils none but itself."""
+    with Path(path).open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(entry).encode("utf-8") + b"\n")
+
+
+def json_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The entries of a log, none when there is no file. Lines that a kill cut off are passed over."""
+    path = Path(path)
+    for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else []:
+        try:
+            entry = json.loads(line) if line else None
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            yield entry
