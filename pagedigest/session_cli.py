@@ -1,4 +1,4 @@
-"""The commands of `pagedigest` that drive a browser session: open, click, fill, select, press, scroll, back, tabs, look, view-all, view-region, find, close.
+"""The commands of `pagedigest` that drive a browser session: open, click, fill, select, press, scroll, back, tabs, look, view-all, view-region, find, close; and `mcp`.
 
 Each prints what is new to read: the digest when a page was entered, the changes while it stays. The browser lives in a
 process of its own (`integrations.browser_session`) until `close`. Errors are `SessionError`s with an exit status.
@@ -176,6 +176,23 @@ def close_command(name: str, as_json: bool) -> None:
     click.echo(json.dumps({"closed": name}) if as_json else f"session {name} closed")
 
 
+@click.command("mcp")
+@click.option("--task", default="", help="What the client's agent is for, when it does not say so itself.")
+@click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
+@click.option("--headed", is_flag=True, help="Show the browser's window.")
+@click.option("--allow-files", is_flag=True, help="Let the client open file:// addresses.")
+@click.option("--allow-private", is_flag=True, help="Let the client open loopback and private network addresses.")
+@click.option("--print-config", is_flag=True, help="Print the snippet for a client's configuration and end.")
+def mcp_command(task: str, budget_tokens: int, headed: bool, allow_files: bool, allow_private: bool, print_config: bool) -> None:
+    """Serve a browser to a Model Context Protocol client over stdio."""
+    from pagedigest.integrations.mcp_server import client_configuration, serve_stdio
+
+    if print_config:
+        click.echo(client_configuration())
+        return
+    serve_stdio(task=task, budget_tokens=budget_tokens, headless=not headed, files=allow_files, private=allow_private)
+
+
 COMMANDS: tuple[click.Command, ...] = (
     open_command,
     click_command,
@@ -190,4 +207,5 @@ COMMANDS: tuple[click.Command, ...] = (
     view_region_command,
     find_command,
     close_command,
+    mcp_command,
 )

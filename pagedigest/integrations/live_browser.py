@@ -64,6 +64,8 @@ class LiveBrowser:
         """Go to an address or an .html file, in the current tab."""
         from region4web.loading import page_address
 
+        if not self.policy.files and not target.lower().startswith(("http://", "https://")):
+            self.policy.check("file:" + target)
         address = page_address(target)
         await asyncio.to_thread(self.policy.check, address)
         digest = await self._ready()
@@ -167,7 +169,8 @@ class LiveBrowser:
         self._playwright = await require_playwright().async_playwright().start()
         self._chromium = await launch_async(self._playwright, headless=self.headless)
         self._context = await self._chromium.new_context(viewport={"width": 1280, "height": 720}, accept_downloads=True)
-        await self._context.route("**/*", self._routed)
+        if not (self.policy.files and self.policy.private):
+            await self._context.route("**/*", self._routed)
         self._digest = await self._new_digest(await self._context.new_page())
         self._context.on("page", self._opened_tab)
         self._hung = False
