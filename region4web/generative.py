@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from region4web.errors import WeightsError
-from region4web.language_models import Completion, LanguageModel, Message, OpenAIModel, TransformersModel
+from region4web.language_models import Completion, LanguageModel, Message, TransformersModel
+from region4web.openai_model import OpenAIModel
 from region4web.region_text import region_text
 from region4web.regions import Abstraction, Abstractor, Partition
 

@@ -29,7 +29,8 @@ from region4web.axtree import AXTree
 from region4web.contents import region_units
 from region4web.errors import LanguageModelError, SnapshotError
 from region4web.generative import ANSWER_SCHEMA, reply_fault
-from region4web.language_models import Completion, LanguageModel, OpenAIModel, Prompt
+from region4web.language_models import Completion, LanguageModel, Prompt
+from region4web.openai_model import OpenAIModel
 from region4web.region_text import region_text
 from region4web.regions import Abstraction, Partition, RegionMap
 from region4web.render import indentation, node_line
