@@ -247,7 +247,7 @@ def read_answer(completion: Completion, schema: Mapping[str, Any], fault: Any) -
         if form["type"] == "array" and isinstance(value, list):
             data[key] = [str(item) for item in value]  # ids come back as numbers now and then
         elif not isinstance(value, {"string": str, "boolean": bool, "array": list}[form["type"]]):
-            return None, f"{key!r} must be a {form['type']}, found {value!r:.40}"
+            return None, f"{key!r} must be of type {form['type']}, found {value!r:.40}"
     answer = {key: data[key].strip() if isinstance(data[key], str) else data[key] for key in schema["properties"]}
     wrong = fault(answer)
     return (None, wrong) if wrong else (answer, "")
