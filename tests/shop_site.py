@@ -60,6 +60,8 @@ class Shop(BaseHTTPRequestHandler):
                     "Basket", f"<h1>Your basket</h1><table>{rows}</table><p>{len(self.baskets)} items</p><a href='/checkout'>Checkout</a>"
                 ),
             )
+        elif parts.path == "/to-basket":
+            self._send(302, "", {"Location": "/basket"})
         elif parts.path == "/tools":
             self._send(200, page("Tools", TOOLS))
         elif parts.path == "/broken":

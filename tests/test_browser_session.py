@@ -119,7 +119,7 @@ def test_a_mug_is_bought_with_at_most_two_fifths_of_the_whole_trees_tokens(comma
 
 
 def test_the_socket_is_the_users_alone(commands: Commands, opened: str) -> None:
-    assert stat.S_IMODE((commands.folder / f"{opened}.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE((commands.folder / f"{opened}.sock").stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE(commands.folder.stat().st_mode) == 0o700
 
 
@@ -179,7 +179,7 @@ def test_bad_ids_addresses_and_files_are_one_line_and_status_2(commands: Command
     assert (status, line) == (2, "pagedigest: /nowhere/page.html: no such file; a web address starts with http:// or https://\n")
     assert commands.refused("open", "http://127.0.0.1:9/", *tools)[0] == 1
     assert commands.refused("click", "3", "--session", "a/b")[0] == 2
-    assert commands.refused("view-region", "R99", *tools)[0] in (0, 2)
+    assert "no region 'R99'" in commands.reply("view-region", "R99", *tools)["text"]
 
 
 def test_a_hung_page_is_an_error_and_the_next_open_goes_on(commands: Commands, site: str, tools: tuple[str, str]) -> None:

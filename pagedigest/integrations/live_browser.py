@@ -195,7 +195,7 @@ class LiveBrowser:
             except ActionRefused as refusal:
                 if self._digest is not None:
                     self._digest.notes.append(str(refusal))
-                await route.abort("blockedbyclient")
+                await route.fulfill(status=204)  # the page stays where it is
                 return
         await route.continue_()
 
