@@ -1,40 +1,39 @@
-"""The CHANGES block of a digest: a transition told region by region, each line with the id to act on.
+"""The CHANGES block of a digest: its entries, and how they are written.
 
-Enters: a transition, the regions at entry, what the episode remembers. Leaves: a `ChangeList`, most urgent first (alerts,
-dialogs, menus; then states; then additions, moves, removals), which `render_changes` writes within a token limit. An id
-stands in brackets, `[60]`, only where the text does not print it elsewhere, so that no id is listed twice.
+Enters: a `ChangeList` (`change_list` makes it from a transition). Leaves: the block's text within a token limit, each line with
+the id to act on. An id stands in brackets, `[60]`, only where the text does not print it elsewhere, so that no id is
+listed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pagedigest.matching import same_document
 from pagedigest.tokens import TokenCounter
-from pagedigest.transition import FieldChange, Transition, Update, field_changes
 from region4web.axtree import AXNode, AXTree, StateValue
 
-__all__ = ["Change", "ChangeLine", "ChangeList", "RenderedChanges", "changed_regions", "collect_changes", "element_text", "render_changes"]
+__all__ = [
+    "Change",
+    "ChangeLine",
+    "ChangeList",
+    "RenderedChanges",
+    "alert_texts",
+    "element_text",
+    "is_plain",
+    "render_changes",
+    "shortened_value",
+    "value_text",
+]
 
 ALERT_ROLES = frozenset({"alert", "alertdialog", "status", "log"})
 POPUP_ROLES = frozenset({"dialog", "alertdialog", "menu", "listbox", "tooltip", "tree", "grid"})
 PLAIN_ROLES = frozenset({"generic", "none"})
 NAME_LIMIT = 160
 """Longest name or value on a line, in characters."""
-OPEN_UPDATES_LIMIT = 12
-CLOSED_UPDATES_LIMIT = 5
-"""Changed elements told one by one in an open region, where the digest shows them too, and in a closed one."""
-ADDED_LINES_LIMIT = 40
-"""Lines of one added group; the rest is counted."""
-NAMED_LIMIT = 6
-"""Removed, replaced or reordered elements that are named one by one."""
-IDS_LIMIT = 40
-"""Further ones of which at least the ids are given."""
 
 Kind = Literal["alert", "popup", "focus", "update", "added", "moved", "replaced", "removed"]
-_URGENCY: Mapping[Kind, int] = {"alert": 0, "popup": 1, "update": 2, "added": 3, "moved": 4, "replaced": 5, "removed": 6, "focus": 7}
 
 
 @dataclass(frozen=True)
@@ -93,23 +92,13 @@ def element_text(node: AXNode) -> str:
     """A node as its line in a digest, without the id: role, name, value, states; no address."""
     parts = [node.role]
     if node.name or node.role != "generic":
-        parts.append(f" {_short(node.name)!r}")
+        parts.append(f" {shortened_value(node.name)!r}")
     if node.value is not None:
-        parts.append(f" value={_short(node.value)!r}")
+        parts.append(f" value={shortened_value(node.value)!r}")
     for name, value in node.states:
         if name != "focused":
-            parts.append(f", {name}" if value is True and name in ("required", "atomic") else f", {name}={_short(value)!r}")
+            parts.append(f", {name}" if value is True and name in ("required", "atomic") else f", {name}={shortened_value(value)!r}")
     return "".join(parts)
-
-
-def collect_changes(transition: Transition, current: AXTree, region_of: Sequence[int], *, open_regions: Collection[int]) -> ChangeList:
-    """The changes of a transition to `current`; `region_of[i]` is the region of node i of the transition's entry tree."""
-    return _Collector(transition, current, region_of, frozenset(open_regions)).collect()
-
-
-def changed_regions(changes: ChangeList) -> tuple[int, ...]:
-    """Regions that anything is told of, most urgent first."""
-    return tuple(dict.fromkeys(change.region for change in changes.changes if change.region >= 0))
 
 
 def render_changes(title: str, changes: Sequence[Change], *, printed: Collection[str], counter: TokenCounter, limit_tokens: int,
@@ -136,293 +125,22 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
     return RenderedChanges("\n".join(lines), tuple(ids))
 
 
-class _Collector:
-    """Reads one transition; the tables are filled once, in order of use."""
-
-    def __init__(self, transition: Transition, current: AXTree, region_of: Sequence[int], open_regions: frozenset[int]) -> None:
-        self.transition, self.current, self.entry = transition, current, transition.entry
-        self.open = open_regions
-        self.current_of, self.entry_of = transition.matching.current_of, transition.matching.entry_of
-        self.region_at_entry = region_of
-        self.parent_now: list[int] = current.parent.tolist()
-        self.parent_before: list[int] = self.entry.parent.tolist()
-        self.region_now = self._regions_now()
-        self.folded = self.unnamed = 0
-        self.live = self._live_roots() if transition.updated or transition.placed else []
-
-    def collect(self) -> ChangeList:
-        changes: list[Change] = []
-        moved_away: set[int] = set()
-        if not self.transition.is_empty:
-            changes.extend(self._updates())
-            changes.extend(self._added())
-            for change, away in self._moved():
-                changes.append(change)
-                moved_away.update(away)
-            changes.extend(self._replaced())
-            changes.extend(self._removed())
-            changes.extend(self._focus())
-        changes.sort(key=lambda change: _URGENCY[change.kind])
-        return ChangeList(tuple(changes), tuple(self.region_now), frozenset(moved_away), self.folded, self.unnamed)
-
-    def _regions_now(self) -> list[int]:
-        """Region of each current node: its own at entry, else that of the nearest ancestor that was there."""
-        regions = [0] * len(self.current)
-        for j, i in enumerate(self.entry_of):
-            regions[j] = self.region_at_entry[i] if i >= 0 else regions[self.parent_now[j]] if j else 0
-        return regions
-
-    def _updates(self) -> Iterator[Change]:
-        told: dict[int, list[tuple[Update, tuple[FieldChange, ...]]]] = {}
-        for update in self.transition.updated:
-            fields = field_changes(update)
-            if not fields:
-                continue
-            j = self.current.index_of[update.after.id]
-            if j == 0:
-                continue  # the page's title stands in the digest's first line
-            if self.live[j] >= 0:
-                yield Change("alert", self.region_now[j], (self._update_line(update, fields, self.region_now[j]),))
-            else:
-                told.setdefault(self.region_now[j], []).append((update, fields))
-        for region, updates in told.items():
-            limit = OPEN_UPDATES_LIMIT if region in self.open else CLOSED_UPDATES_LIMIT
-            if len(updates) > limit + 1:
-                yield Change("update", region, tuple(self._update_line(u, f, region) for u, f in updates[:limit]))
-                more = updates[limit:]
-                where = "shown in place" if region in self.open else f"see view_region('R{region}')"
-                ids = (
-                    f", ids {more[0][0].after.id}..{more[-1][0].after.id}"
-                    if more[0][0].after.addressable and more[-1][0].after.addressable
-                    else ""
-                )
-                yield Change("update", region, (ChangeLine(f"{len(more)} more changed elements{ids}, {where}", before=f"R{region}"),))
-            else:
-                yield Change("update", region, tuple(self._update_line(u, f, region) for u, f in updates))
-
-    def _update_line(self, update: Update, fields: Sequence[FieldChange], region: int) -> ChangeLine:
-        node = update.after
-        name = update.before.name if any(f.name == "name" for f in fields) else node.name
-        label = node.role if any(f.name == "name" for f in fields) or not name else f"{node.role} {_short(name)!r}"
-        told = ", ".join(f"{f.name}: {_value(f.before)} -> {_value(f.after)}" for f in fields)
-        was = f" (was {update.before.id})" if update.replaced else ""
-        return ChangeLine(f"{label}{was} {told}", node.id if node.addressable else None, f"R{region}")
-
-    def _live_roots(self) -> list[int]:
-        """Nearest enclosing live region (alert, status, aria-live) of each current node, -1 where none."""
-        live = [-1] * len(self.current)
-        for j, node in enumerate(self.current.nodes):
-            if node.role in ALERT_ROLES or (node.states and node.state("live") in ("assertive", "polite")):
-                live[j] = j
-            elif j:
-                live[j] = live[self.parent_now[j]]
-        return live
-
-    def _added(self) -> Iterator[Change]:
-        groups: dict[int, list[int]] = {}
-        for j in range(1, len(self.current)):
-            if self.entry_of[j] < 0 and self.entry_of[self.parent_now[j]] >= 0:
-                groups.setdefault(self.region_now[j], []).append(j)
-        for region, tops in groups.items():
-            calm: list[int] = []
-            for j in tops:
-                kind, word = self._urgent(j)
-                if kind is None:
-                    calm.append(j)
-                    continue
-                yield Change(kind, region, self._group(f"new {word}", region, [j]))
-            if calm and len(lines := self._group("new", region, calm)) > 1:
-                yield Change("added", region, lines)
-
-    def _urgent(self, j: int) -> tuple[Literal["alert", "popup"] | None, str]:
-        if self.live[j] >= 0:
-            return "alert", "message"
-        for k in self.current.subtree(j):
-            node = self.current.nodes[k]
-            if self.entry_of[k] < 0:
-                if node.role in ALERT_ROLES and node.role != "alertdialog":
-                    return "alert", "message"
-                if node.role in POPUP_ROLES:
-                    trigger = self._trigger(k)
-                    modal = ", modal: the rest is blocked until it is closed" if node.state("modal") is True else ""
-                    return "popup", f"{node.role}{f', popup of {trigger}' if trigger else ''}{modal}"
-        return None, ""
-
-    def _trigger(self, popup: int) -> str:
-        """Id of the element that controls the popup; else of the one element that was expanded; else ''."""
-        key = self.current.nodes[popup].id
-        for node in self.current.nodes:
-            if node.states and key in str(node.state("controls") or "").split():
-                return node.id
-        expanded = [
-            update.after.id
-            for update in self.transition.updated
-            if update.after.addressable and update.after.state("expanded") is True and update.before.state("expanded") is not True
-        ]
-        return expanded[0] if len(expanded) == 1 else ""
-
-    def _group(self, headline: str, region: int, tops: Sequence[int]) -> tuple[ChangeLine, ...]:
-        """`new under R3` and the lines of the new nodes below `tops`."""
-        lines = [line for j in tops for line in self._subtree_lines(j)]
-        if len(lines) > ADDED_LINES_LIMIT + 1:
-            rest = lines[ADDED_LINES_LIMIT:]
-            self.folded += len(rest)
-            ids = [line.id for line in rest if line.id is not None]
-            span = f", ids {ids[0]}..{ids[-1]}" if ids else ""
-            lines = [*lines[:ADDED_LINES_LIMIT], ChangeLine(f"{len(rest)} more new lines{span}", depth=1)]
-        word, _, tail = headline.partition(" ")
-        return (ChangeLine(f"{word} under R{region}{f' ({tail})' if tail else ''}"), *lines)
-
-    def _subtree_lines(self, top: int) -> Iterator[ChangeLine]:
-        """New nodes of one subtree, plain wrappers left out, kept nodes that moved in left to `moved`."""
-        depth = {self.parent_now[top]: 0}
-        end = int(self.current.end[top])
-        j = top
-        while j < end:
-            node = self.current.nodes[j]
-            at = depth.get(self.parent_now[j], 0)
-            if self.entry_of[j] >= 0:
-                j = int(self.current.end[j])
-                continue
-            if node.role in PLAIN_ROLES and not node.name and not node.clickable:
-                depth[j] = at
-            else:
-                depth[j] = at + 1
-                yield ChangeLine(element_text(node), node.id if node.addressable else None, depth=min(at + 1, 12))
-            j += 1
-
-    def _moved(self) -> Iterator[tuple[Change, list[int]]]:
-        reordered: dict[int, list[int]] = {}
-        for placement in self.transition.moved:
-            j = self.current.index_of[placement.node.id]
-            i = self.entry_of[j]
-            p = self.parent_now[j]
-            if not self._says_something(j):
-                continue
-            if self.current_of[self.parent_before[i]] == p:
-                reordered.setdefault(p, []).append(j)
-                continue
-            if self._solid_ancestor(j, self.parent_now, self.current) == self._solid_before(i):
-                continue  # only a wrapper came or went
-            old, new = self.region_at_entry[i], self._region_above(j)
-            lines = [ChangeLine(f"moved from R{old} to R{new}" if old != new else f"moved within R{new}")]
-            away = []
-            depth: dict[int, int] = {p: 0}
-            for k in self.current.subtree(j):
-                origin = self.entry_of[k]
-                if origin < 0:
-                    continue
-                node = self.current.nodes[k]
-                depth[k] = depth.get(self.parent_now[k], 0) + 1
-                lines.append(ChangeLine(element_text(node), node.id if node.addressable else None, depth=min(depth[k], 12)))
-                away.append(origin)
-            yield Change("moved", new, tuple(lines)), away
-        for p, movers in reordered.items():
-            region = self.region_now[p]
-            if len(movers) > NAMED_LIMIT:
-                order = [self.current.nodes[c].id for c in self.current.children[p] if self.current.nodes[c].addressable]
-                self.unnamed += max(0, len(order) - IDS_LIMIT)
-                first = ", ".join(order[:IDS_LIMIT]) + (", ..." if len(order) > IDS_LIMIT else "")
-                yield Change("moved", region, (ChangeLine(f"order changed, now ids {first}", before=f"R{region}"),)), []
-            else:
-                yield Change("moved", region, tuple(self._move_line(j, region) for j in movers)), []
-
-    def _move_line(self, j: int, region: int) -> ChangeLine:
-        node = self.current.nodes[j]
-        siblings = self.current.children[self.parent_now[j]]
-        at = siblings.index(j)
-        where = "to the first place" if at == 0 else f"after {self.current.nodes[siblings[at - 1]].id}"
-        return ChangeLine(f"{node.role} {_short(node.name)!r} moved {where}", node.id if node.addressable else None, f"R{region}")
-
-    def _region_above(self, j: int) -> int:
-        return self.region_now[self.parent_now[j]]
-
-    def _says_something(self, j: int) -> bool:
-        return any(node.name or node.role not in PLAIN_ROLES for node in (self.current.nodes[k] for k in self.current.subtree(j)))
-
-    def _solid_ancestor(self, j: int, parent: list[int], tree: AXTree) -> int:
-        j = parent[j]
-        while j > 0 and (tree.nodes[j].role in PLAIN_ROLES and not tree.nodes[j].name):
-            j = parent[j]
-        return j
-
-    def _solid_before(self, i: int) -> int:
-        return self.current_of[self._solid_ancestor(i, self.parent_before, self.entry)]
-
-    def _replaced(self) -> Iterator[Change]:
-        by_region: dict[int, list[Update]] = {}
-        if same_document(self.entry, self.current) is False:
-            self.unnamed += sum(update.replaced for update in self.transition.updated)
-            return  # a reload: every id is new, and the digest lists them
-        for update in self.transition.updated:
-            node = update.after
-            if update.replaced and update.before is not self.entry.nodes[0] and node.role not in PLAIN_ROLES and node.role != "StaticText" and not field_changes(update):
-                by_region.setdefault(self.region_now[self.current.index_of[node.id]], []).append(update)
-        for region, updates in by_region.items():
-            if len(updates) > NAMED_LIMIT:
-                self.unnamed += len(updates)
-                a, b = updates[0], updates[-1]
-                text = f"replaced: {a.before.id}..{b.before.id} -> {a.after.id}..{b.after.id}, {len(updates)} elements were re-rendered"
-                yield Change("replaced", region, (ChangeLine(text, before=f"R{region}"),))
-            else:
-                yield Change("replaced", region, tuple(
-                    ChangeLine(f"{u.after.role} {_short(u.after.name)!r}", u.after.id, f"R{region} replaced: {u.before.id} ->") for u in updates
-                ))  # fmt: skip
-
-    def _removed(self) -> Iterator[Change]:
-        removed = set(self.transition.removed)
-        tops: dict[int, list[int]] = {}
-        for i in self.transition.removed:
-            node = self.entry.nodes[i]
-            above = self.parent_before[i]
-            while above in removed and self.entry.nodes[above].role in PLAIN_ROLES and not self.entry.nodes[above].name:
-                above = self.parent_before[above]
-            if above not in removed and not (node.role in PLAIN_ROLES and not node.name and not node.clickable):
-                tops.setdefault(self.region_at_entry[i], []).append(i)
-        for region, roots in tops.items():
-            named = [self._removed_text(i) for i in roots[:NAMED_LIMIT]]
-            if more := roots[NAMED_LIMIT:]:
-                ids = [self.entry.nodes[i].id for i in more if self.entry.nodes[i].addressable]
-                self.unnamed += max(0, len(ids) - IDS_LIMIT)
-                named.append(
-                    f"{len(more)} more" + (f" ({', '.join(ids[:IDS_LIMIT])}{', ...' if len(ids) > IDS_LIMIT else ''})" if ids else "")
-                )
-            yield Change("removed", region, (ChangeLine("removed: " + ", ".join(named), before=f"R{region}"),))
-
-    def _removed_text(self, i: int) -> str:
-        node = self.entry.nodes[i]
-        below = len(self.entry.subtree(i)) - 1
-        key = f"{node.id} " if node.addressable else ""
-        return f"{key}{node.role} {_short(node.name, 60)!r}" + (f" with {below} below" if below else "")
-
-    def _focus(self) -> Iterator[Change]:
-        before, now = _focused(self.entry), _focused(self.current)
-        if now is not None and (before is None or self.current_of[before] != now):
-            node = self.current.nodes[now]
-            if now and node.addressable:
-                yield Change("focus", self.region_now[now], (ChangeLine(f"focus is on {node.id} {node.role} {_short(node.name, 60)!r}"),))
+def is_plain(node: AXNode) -> bool:
+    """Whether a node is a wrapper that says nothing."""
+    return node.role in PLAIN_ROLES and not node.name
 
 
-def _focused(tree: AXTree) -> int | None:
-    """The deepest node that says it has the focus."""
-    found = None
-    for i, node in enumerate(tree.nodes):
-        if node.states and node.state("focused") is True:
-            found = i
-    return found
-
-
-def _short(value: StateValue, limit: int = NAME_LIMIT) -> StateValue:
+def shortened_value(value: StateValue, limit: int = NAME_LIMIT) -> StateValue:
     return value if not isinstance(value, str) or len(value) <= limit else value[: limit - 1] + "\u2026"
 
 
-def _value(value: StateValue | None) -> str:
+def value_text(value: StateValue | None) -> str:
     """`false`, `absent`, `'text'`; CDP's tristates are text 'true' and 'false' and are written without quotes."""
     if value is None:
         return "absent"
     if isinstance(value, bool) or value in ("true", "false", "mixed"):
         return str(value).lower()
-    return repr(_short(value, 80))
+    return repr(shortened_value(value, 80))
 
 
 def alert_texts(tree: AXTree, indices: Iterable[int] | None = None) -> dict[str, str]:
@@ -433,5 +151,5 @@ def alert_texts(tree: AXTree, indices: Iterable[int] | None = None) -> dict[str,
         if node.role in ("alert", "alertdialog", "status"):
             said = " ".join(tree.nodes[k].name for k in tree.subtree(i) if tree.nodes[k].name)
             if said:
-                texts[node.id] = f"{node.role} {_short(said)!r}"
+                texts[node.id] = f"{node.role} {shortened_value(said)!r}"
     return texts

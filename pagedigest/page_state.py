@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pagedigest.changes import Change, ChangeList, alert_texts, collect_changes
+from pagedigest.change_list import IDS_LIMIT, collect_changes
+from pagedigest.changes import Change, ChangeList, alert_texts
 from pagedigest.digest import Digest
 from pagedigest.page_identity import PageEvent
 from pagedigest.selection import Selection
@@ -125,7 +126,8 @@ class OpenPage:
 
     def since(self, log: PageLog) -> ChangeList:
         """The changes that `log` does not tell yet."""
-        return collect_changes(diff(log.tree, self.tree), self.tree, log.region_of, open_regions=self.open)
+        transition = diff(log.tree, self.tree)
+        return collect_changes(transition, self.tree, log.region_of, open_regions=self.open, replaced_limit=IDS_LIMIT)
 
     def display_map(self) -> tuple[RegionMap, frozenset[int]]:
         """The regions at entry over the entry tree with updates written in place, and the nodes not to print there."""

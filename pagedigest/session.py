@@ -104,7 +104,8 @@ class DigestSession:
             return self._view(command, event.kind)
         if complaint:
             self.page.note = "; ".join(part for part in (self.page.note, complaint) if part)
-        return self._observation(self._text(event), event.kind)
+        text = self._text(event)
+        return self._observation(text, "shown anew" if self._counts["shown_anew"] else event.kind)
 
     def view_all(self, *, page: int = 1) -> Observation:
         """Every region in full, in pages, now and for the rest of this page."""
@@ -204,7 +205,7 @@ class DigestSession:
         with self._stage("render"):
             return view_text(page, command, counter=self.method.counter, budget_tokens=self.method.budget_tokens, store=self.method.store)
 
-    def _observation(self, text: PageText, kind: PageEventKind) -> Observation:
+    def _observation(self, text: PageText, kind: str) -> Observation:
         page = self.page
         trace: dict[str, object] = {
             "page": f"p{page.number}",
