@@ -110,9 +110,10 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
     total = sum(len(change.lines) for change in changes)
     reserve = counter.count("\t99999 more changed lines: view_all() shows them\n")
     said = 0
+    listed = set(printed)
     for change in changes:
         for line in change.lines:
-            text = line.text(printed)
+            text = line.text(listed)
             cost = counter.count(text + "\n")
             if used + cost + (reserve if said + 1 < total else 0) > limit_tokens:
                 lines.append(f"\t{total - said} more changed lines: view_all() shows them")
@@ -120,8 +121,9 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
             lines.append(text)
             used += cost
             said += 1
-            if line.id is not None and line.id not in printed:
+            if line.id is not None and line.id not in listed:
                 ids.append(line.id)
+                listed.add(line.id)
     return RenderedChanges("\n".join(lines), tuple(ids))
 
 

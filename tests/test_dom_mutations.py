@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pagedigest.changes import collect_changes
+from pagedigest.change_list import collect_changes
 from pagedigest.transition import Transition, diff, field_changes
 from region4web.axtree import AXTree
 from region4web.browser import find_browser
@@ -85,7 +85,10 @@ def run_page(browser_steps: int, seed: int) -> list[Step]:
             browser = await launch_async(playwright)
             try:
                 page = await browser.new_page()
-                rows = "".join(f"<tr><td>{n}</td><td><input type=checkbox aria-label='row {n}'></td><td><button>Delete</button></td></tr>" for n in range(8))
+                rows = "".join(
+                    f"<tr><td>{n}</td><td><input type=checkbox aria-label='row {n}'></td><td><button>Delete</button></td></tr>"
+                    for n in range(8)
+                )
                 await page.set_content(PAGE.format(rows=rows, items="".join(f"<li><a href='/i{n}'>item {n}</a></li>" for n in range(10))))
                 steps = [Step("load", AXTree.from_snapshot(await capture_live_async(page)))]
                 for k in range(browser_steps):
