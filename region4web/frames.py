@@ -107,9 +107,9 @@ def merge_frames(
         nodes.extend(own)
     notes.extend(f"{note} (in {count} frames)" if count > 1 else note for note, count in counts.items())
     if left_out := placed.count(None):
-        notes.append(f"{left_out} frames that cannot be seen left out")
+        notes.append(f"frames that cannot be seen, left out: {left_out}")
     if reading.lost:
-        notes.append(f"{reading.lost} frames could not be read")
+        notes.append(f"frames that could not be read: {reading.lost}")
     main = reading.frames[0]
     return Snapshot(
         url=main.url or main.dom.url,

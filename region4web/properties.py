@@ -98,4 +98,4 @@ def mark_blocked(nodes: list[dict[str, Any]], dom: DomDocument, layout: Layout, 
         elif backend in covered and not node.get("ignored") and (node.get("role", {}).get("value") in WIDGET_ROLES or backend in clickable):
             add_property(node, "blocked", True)
             count += 1
-    return [f"{count} controls are covered by [{overlay}] until it is closed"] if count else []
+    return [f"controls covered by [{overlay}] until it is closed: {count}"] if count else []

@@ -35,7 +35,7 @@ def complete_frame(
     _drop_source_text(nodes, dom)
     by_backend = {node["backendDOMNodeId"]: node for node in nodes if isinstance(node.get("backendDOMNodeId"), int)}
     if recovered := _recover_hidden(nodes, by_backend, dom, layout):
-        notes.append(f"{recovered} visible controls are hidden from accessibility; they were recovered from the document")
+        notes.append(f"visible controls hidden from accessibility, recovered from the document: {recovered}")
     _keep_usable_elements(by_backend, dom, layout)
     describe_unnamed(by_backend, dom, layout, viewport)
     add_relations(nodes, key)
@@ -49,7 +49,7 @@ def complete_frame(
         if closed and backend in dom.node_of and not node.get("ignored")
     )
     if hidden_controls:
-        notes.append(f"{hidden_controls} controls are in closed shadow roots: selectors do not reach them, ids and coordinates do")
+        notes.append(f"controls in closed shadow roots, reached by ids and coordinates, not by selectors: {hidden_controls}")
     if any("inert" in dom.attributes[i] for i in dom.boxes if dom.node_type[i] == ELEMENT):
         notes.append("part of the page is inactive (inert) and not listed")
     return notes
