@@ -55,9 +55,9 @@ set_up_environment() {
         return
     fi
     "$PYTHON" -m pip --version >/dev/null 2>&1 || create_venv
-    say "Installing torch (the pinned version, before anything can ask for another one)"
+    say "Installing torch (the pinned version, before anything can ask for another one; a minute or two)"
     pip_install "$(grep -E '^torch==' "$ROOT/scripts/constraints.txt")"
-    say "Installing region4web[$extras]"
+    say "Installing region4web[$extras] (a minute or two)"
     pip_install -e "$ROOT[$extras]"
     installed_state "$extras" >"$stamp"
 }
@@ -120,7 +120,7 @@ find_browser() {
     driver_runs || fail "playwright does not start: $("$PYTHON" -m playwright --version 2>&1 | tail -n 1); on Debian: apt-get install libatomic1, as root"
     browser="$(existing_browser)"
     if [ -z "$browser" ]; then
-        say "No Chrome or Chromium found: downloading playwright's Chromium"
+        say "No Chrome or Chromium found: downloading playwright's Chromium (a minute or two)"
         timeout 600 "$PYTHON" -m playwright install chromium >/dev/null 2>&1 || say "The download failed"
         browser="$(existing_browser)"
     fi
