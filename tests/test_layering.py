@@ -94,7 +94,7 @@ def test_no_module_of_the_flow_needs_one_further_on(package: str, flow: tuple[st
 
 
 def test_integrations_and_commands_are_leaves() -> None:
-    leaves = ("pagedigest.cli", "pagedigest.integrations", "region4web.cli")
+    leaves = ("pagedigest.cli", "pagedigest.session_cli", "pagedigest.integrations", "region4web.cli")
     for package in ("region4web", "pagedigest"):
         for module, path in sources(package).items():
             if not module.startswith(leaves):
