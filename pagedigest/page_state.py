@@ -28,10 +28,9 @@ __all__ = ["Modal", "OpenPage", "PageLog", "full_tree_tokens"]
 
 @dataclass(frozen=True)
 class Modal:
-    """A dialog or an overlay that blocks the rest: index in the current tree, region, whether it came after entry."""
+    """A dialog or an overlay that blocks the rest: the regions in it, its own first, and whether it came after entry."""
 
-    index: int
-    region: int
+    regions: tuple[int, ...]
     added: bool
     text: str
 
@@ -95,10 +94,7 @@ class OpenPage:
     @property
     def open(self) -> tuple[int, ...]:
         """Regions to show in full, most needed first: a modal dialog's, those asked for, those selected."""
-        modal = self.modal
-        first = (
-            () if modal is None or modal.added else tuple(dict.fromkeys(self.changes.region_of[j] for j in self.tree.subtree(modal.index)))
-        )
+        first = () if self.modal is None or self.modal.added else self.modal.regions
         return tuple(dict.fromkeys((*first, *self.viewed, *self.selection.open)))
 
     def update(self, event: PageEvent, tree: AXTree, *, step: int, counter: TokenCounter) -> None:
@@ -166,7 +162,8 @@ class OpenPage:
             node = self.tree.nodes[j]
             if node.states and node.visible and node.state("modal") is True:
                 added = self.transition is not None and self.transition.matching.entry_of[j] < 0
-                return Modal(j, self.changes.region_of[j], added, f"{node.role} {node.name[:80]!r}")
+                regions = tuple(dict.fromkeys(self.changes.region_of[k] for k in self.tree.subtree(j)))
+                return Modal(regions, added, f"{node.role} {node.name[:80]!r}")
         return None
 
     def notes(self) -> tuple[str, ...]:
@@ -174,7 +171,7 @@ class OpenPage:
         lines = [self.note] if self.note else []
         modal = self.modal
         if modal is not None:
-            where = "see CHANGES" if modal.added else f"in R{modal.region}"
+            where = "see CHANGES" if modal.added else f"in R{modal.regions[0]}"
             lines.append(f"modal {modal.text} is open, {where}: the other regions are blocked until it is closed")
         return tuple(lines)
 

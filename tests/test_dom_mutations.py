@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_reported_changes_rebuild_the_tree_after_every_mutation(seed: int) -> No
     steps = run_page(MUTATIONS_A_PAGE, seed)
     assert len({step.kind for step in steps}) > 12
     changed = 0
-    for before, after in zip(steps, steps[1:]):
+    for before, after in pairwise(steps):
         transition = diff(before.tree, after.tree)
         assert transition.apply(before.tree) == after.tree, after.kind
         assert_told(transition, after.tree)

@@ -293,6 +293,15 @@ def test_a_modal_dialog_of_entry_opens_its_region() -> None:
     assert "modal dialog 'Confirm' is open, in R3" in observation.text
 
 
+def test_a_page_that_shrinks_behind_a_modal_dialog_is_followed() -> None:
+    session = start()
+    dialog = ("\t[8] contentinfo ''\n\t\t[9] link 'About'", "\t[40] dialog 'Confirm', modal=True\n\t\t[41] button 'Yes'")
+    session.observe(changed(dialog))
+    observation = session.observe(changed(dialog, ("\n\t\t[7] button 'Apply', disabled=True", "")))
+    assert "R2 removed: 7 button 'Apply'" in observation.text
+    assert "41" in observation.shown
+
+
 LONG = "RootWebArea 'Manual'\n\t[2] main ''\n" + "\n".join(f"\t\t[{k}] link 'Chapter {k} of the manual'" for k in range(10, 610))
 
 
