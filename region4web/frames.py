@@ -87,6 +87,7 @@ def merge_frames(
             mark_blocked(own, dom, layout, None)
         elif frame.owner is None:
             notes.extend(mark_blocked(own, dom, layout, blocked))
+        unseen = _unseen(own, dom, layout)
         for node in own:
             backend = node.get("backendDOMNodeId")
             i = dom.node_of.get(backend, -1) if isinstance(backend, int) else -1
@@ -95,7 +96,7 @@ def merge_frames(
                 if i in dom.boxes:
                     x, y, w, h = dom.boxes[i]
                     boxes[key(backend)] = (round(x + place.origin[0], 1), round(y + place.origin[1], 1), round(w, 1), round(h, 1))
-                if i in layout.invisible:
+                if backend in unseen:
                     invisible.add(key(backend))
                 if i in layout.clickable:
                     clickable.add(key(backend))
@@ -122,6 +123,21 @@ def merge_frames(
         notes=tuple(notes),
         screenshot=picture,
     )
+
+
+def _unseen(nodes: list[dict[str, Any]], dom: DomDocument, layout: Layout) -> set[int]:
+    """Backend ids of nodes that cannot be seen; a node that owns one that can be seen (aria-owns) counts as seen with it."""
+    unseen = {dom.backend_id[i] for i in layout.invisible}
+    by_id = {str(node["nodeId"]): node for node in nodes}
+    for node in nodes:
+        backend = node.get("backendDOMNodeId")
+        if backend in unseen or dom.node_of.get(backend, -1) not in dom.boxes:
+            continue
+        above = by_id.get(str(node.get("parentId")))
+        while above is not None and above.get("backendDOMNodeId") in unseen:
+            unseen.discard(above["backendDOMNodeId"])
+            above = by_id.get(str(above.get("parentId")))
+    return unseen
 
 
 @dataclass(frozen=True)

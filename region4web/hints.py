@@ -75,6 +75,8 @@ def _hint(dom: DomDocument, i: int) -> str:
         telling = dom.name[j].lower() == "title" or (j > i and inner.get("title", inner.get("alt", "")).strip())
         if telling and (text := short_text(" ".join(texts(dom, j)) or inner.get("title") or inner.get("alt") or "")):
             return text
+    if (shown := short_text(" ".join(shown_texts(dom, i)))) and not _PRIVATE.fullmatch(shown):
+        return shown
     for name in ("data-testid", "data-test", "data-cy", "data-qa", "data-action", "data-icon", "placeholder", "name"):
         if value := attributes.get(name, "").strip():
             return short_text(_words(value))
