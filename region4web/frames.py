@@ -131,7 +131,7 @@ def _unseen(nodes: list[dict[str, Any]], dom: DomDocument, layout: Layout) -> se
     by_id = {str(node["nodeId"]): node for node in nodes}
     for node in nodes:
         backend = node.get("backendDOMNodeId")
-        if backend in unseen or dom.node_of.get(backend, -1) not in dom.boxes:
+        if not isinstance(backend, int) or backend in unseen or dom.node_of.get(backend, -1) not in dom.boxes:
             continue
         above = by_id.get(str(node.get("parentId")))
         while above is not None and above.get("backendDOMNodeId") in unseen:
