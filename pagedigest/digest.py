@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pagedigest.line_choice import LineChoice
+from pagedigest.line_choice import LineChoice, varied
 from pagedigest.lines import DigestLines, shortened
 from pagedigest.selection import Selection
 from pagedigest.tokens import TokenCounter
@@ -223,7 +223,7 @@ class _Composition:
         self._map, self._lines, self._frame, self._budget = region_map, lines, frame, budget
         self._partition = region_map.partition
         self._region_of = self._partition.region_of.tolist()
-        self._scores = selection.node_scores.astype(float).tolist()
+        self._scores = varied(self._partition.tree, selection.node_scores).tolist()
         self._region_order = np.argsort(-selection.region_scores, kind="stable").tolist()
         self._limit = next((limit for tokens, limit in NAME_LIMITS if budget <= tokens), 200)
         ranked = sorted((i for i in range(len(self._scores)) if lines.printable[i]), key=lambda i: (-self._scores[i], i))

@@ -9,10 +9,43 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-__all__ = ["LineChoice"]
+import numpy as np
+import numpy.typing as npt
+
+from region4web.axtree import AXTree
+
+__all__ = ["LineChoice", "varied"]
 
 LEAST_COST = 3
 """Room, in tokens, below which no line is looked for."""
+
+
+ALIKE_UNDISCOUNTED = 4
+"""Elements of one kind in one list whose scores count in full."""
+ROW_ROLES = frozenset({"row", "listitem", "article", "LayoutTableRow"})
+
+
+def varied(tree: AXTree, scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """(N,) scores with like elements of one list discounted: the k-th best of a kind by `ALIKE_UNDISCOUNTED` / k.
+
+    So that a list of hundreds of like rows does not crowd out the one other button of the page. Elements are alike when
+    they have one role and hang below the same list, in whichever row.
+    """
+    parent = tree.parent.tolist()
+    nodes = tree.nodes
+    row = [0] * len(nodes)
+    group: dict[tuple[int, str], list[int]] = {}
+    for i in range(1, len(nodes)):
+        p = parent[i]
+        row[i] = p if nodes[p].role in ROW_ROLES else row[p]
+        group.setdefault((parent[row[i]] if row[i] else p, nodes[i].role), []).append(i)
+    out = np.asarray(scores, dtype=np.float64).copy()
+    for members in group.values():
+        if len(members) > ALIKE_UNDISCOUNTED:
+            at = np.asarray(members)
+            best = at[np.argsort(-out[at], kind="stable")]
+            out[best[ALIKE_UNDISCOUNTED:]] *= ALIKE_UNDISCOUNTED / np.arange(ALIKE_UNDISCOUNTED + 1, len(best) + 1)
+    return out
 
 
 class LineChoice:

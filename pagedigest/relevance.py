@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,8 @@ def _node_texts(tree: AXTree) -> list[str]:
 @dataclass(frozen=True)
 class _Words:
     """Words of S texts: `flat[start[i]:start[i + 1]]` are text i's, as rows of `vocabulary`. `masks` (S,) their concepts;
-    `phrase` (S,) how many words a text has that stands whole in the task; `quoted` (S,) how far it holds the task's quoted parts."""
+    `phrase` (S,) how many words a text has that stands whole in the task; `quoted` (S,) how far it holds the task's quoted
+    parts; `pairs` (S,) how many of its neighbouring word pairs are neighbours in the task."""
 
     vocabulary: list[str]
     flat: npt.NDArray[np.int64]
@@ -74,14 +76,16 @@ class _Words:
     masks: npt.NDArray[np.int64]
     phrase: npt.NDArray[np.int64]
     quoted: npt.NDArray[np.int64]
+    pairs: npt.NDArray[np.int64]
 
 
 def _words_of(texts: Sequence[str], task: str) -> _Words:
-    folded = f" {' '.join(split_words(task))} "
+    asked = split_words(task)
+    folded, asked_pairs = f" {' '.join(asked)} ", set(pairwise(asked))
     quoted = [" ".join(split_words(part)) for parts in _QUOTED.findall(task) for part in parts if part]
     number: dict[str, int] = {}
     rows: list[list[int]] = []
-    facts: list[tuple[int, int, int]] = []
+    facts: list[tuple[int, int, int, int]] = []
     place: dict[str, int] = {}
     which: list[int] = []
     for text in texts:
@@ -92,12 +96,13 @@ def _words_of(texts: Sequence[str], task: str) -> _Words:
             at = place[text] = len(rows)
             rows.append([number.setdefault(word, len(number)) for word in words])
             holds = sum(1 + (part == line.strip()) for part in quoted if f" {part} " in line)
-            facts.append((concept_mask(words), len(words) if words and line in folded else 0, holds))
+            pairs = sum(pair in asked_pairs for pair in pairwise(words))
+            facts.append((concept_mask(words), len(words) if words and line in folded else 0, holds, pairs))
         which.append(at)
     flat = np.asarray([word for at in which for word in rows[at]], dtype=np.int64)
     start = np.concatenate([[0], np.cumsum([len(rows[at]) for at in which])]).astype(np.int64)
     told = np.asarray(facts, dtype=np.int64)[which]
-    return _Words(list(number) or [""], flat, start, told[:, 0], told[:, 1], told[:, 2])
+    return _Words(list(number) or [""], flat, start, told[:, 0], told[:, 1], told[:, 2], told[:, 3])
 
 
 def _task_words(task: str, vectors: WordVectors) -> tuple[list[str], FloatArray]:
@@ -163,6 +168,7 @@ def _word_columns(region_map: RegionMap, task: str, texts: Sequence[str], layout
     columns["concepts_purpose"] = shared[2 * n :][region_of]
     columns["concepts_before"] = np.concatenate([[0], shared[: n - 1]])
     columns["phrase_in_task"], columns["quoted"] = words.phrase[:n], words.quoted[:n]
+    columns["pairs"], columns["address_pairs"] = words.pairs[:n], words.pairs[n : 2 * n]
     return columns
 
 
@@ -270,11 +276,11 @@ FEATURES: tuple[str, ...] = (
     *(f"{context}_{kind}" for context in _CONTEXTS for kind in ("exact", "loose")),
     *"own_best own_found row_found window_found joint_loose fresh_loose row_joint own_precision purpose_precision".split(),
     *"own_cosine row_cosine heading_cosine window_cosine region_cosine purpose_cosine".split(),
-    *"concepts_own concepts_address concepts_purpose concepts_before proceeds reveals phrase_in_task quoted".split(),
+    *"concepts_own concepts_address concepts_purpose concepts_before proceeds reveals phrase_in_task quoted pairs address_pairs".split(),
     *"role parent_role searchbox combobox cell static_text has_value has_url focused disabled required popup checked hidden".split(),
     *"length digits answers asked_kinds is_caption repeats nodes position depth subtree landmark in_table siblings place place_from_end".split(),
     *"is_region_root region_place in_page_region region_size region_share place_in_region region_controls region_fields region_link_share region_text".split(),
-    *"task_length task_asks task_values steps touched after_last controls_after_last is_last touched_region last_region last_kind".split(),
+    *"task_length task_asks task_values task_opens task_fills task_chooses steps touched after_last controls_after_last is_last touched_region last_region last_kind".split(),
     *(f"{name}_rank" for name in _RANKED),
 )
 """Names of the F columns, in order: the weights know them by this list."""

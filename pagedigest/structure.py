@@ -72,6 +72,18 @@ _QUESTION = re.compile(
     re.I,
 )
 _VALUES = re.compile(r"[\w.+-]+@[\w-]+\.\w+|\"[^\"]+\"|'[^']{2,}'|\b\d{3,}\b|password", re.I)
+_OPENS = re.compile(
+    r"\b(?:open|go to|visit|read|show|see|view|bring up|take me|navigate|pull up|look at|öffne|ouvr\w*|abr\w*|открой|покажи)\b|打开|開い|見せ",
+    re.I,
+)
+_FILLS = re.compile(
+    r"\b(?:write|type|enter|fill|set|change|rename|put|name|sign me up|register|send|ask|subscribe|book|message|comment|reply|create|make)\b",
+    re.I,
+)
+_CHOOSES = re.compile(
+    r"\b(?:choose|select|tick|check|untick|switch|turn|only|filter|sort|mark|pick|size|colou?r|option|configuration|quantity|language)\b",
+    re.I,
+)
 _ANSWERS: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = (
     (
         re.compile(
@@ -246,6 +258,9 @@ def task_columns(task: str, n: int) -> Columns:
         "task_length": np.full(n, np.log1p(len(task))),
         "task_asks": np.full(n, bool(_QUESTION.search(task))),
         "task_values": np.full(n, min(6, len(_VALUES.findall(task)))),
+        "task_opens": np.full(n, bool(_OPENS.search(task))),
+        "task_fills": np.full(n, bool(_FILLS.search(task))),
+        "task_chooses": np.full(n, bool(_CHOOSES.search(task))),
     }
 
 

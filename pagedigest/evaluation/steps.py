@@ -27,7 +27,7 @@ __all__ = ["RecordedStep", "count_steps", "read_steps"]
 class RecordedStep:
     """One step. `action` is what was done after seeing `tree`, on `target` (None: the step counts for tokens only).
 
-    `needed` are the ids of the roots of needed regions; `kind` is the file's own, '' without one.
+    `needed` are the ids of the roots of needed regions; `kind` and `capture` are the file's own, '' without one.
     """
 
     source: str
@@ -41,6 +41,7 @@ class RecordedStep:
     kind: str = ""
     needed: tuple[str, ...] = ()
     action_error: str = ""
+    capture: str = ""
 
     @property
     def site(self) -> str:
@@ -106,6 +107,7 @@ def _step(line: str, path: Path, captures: dict[Path, AXTree]) -> RecordedStep:
         kind=str(data.get("kind") or ""),
         needed=tuple(map(str, data.get("needed") or ())),
         action_error=str(data.get("action_error") or ""),
+        capture=str(data.get("capture") or ""),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pagedigest.modules.ablations import ElementSelection, WithoutPersistence, WithoutViews
 from pagedigest.modules.bm25 import BM25Chunks
 from pagedigest.modules.embedding import EmbeddingChunks
 from pagedigest.modules.full_tree import FullTree
@@ -82,6 +83,12 @@ def _ash(parts: Parts, budget: int | None) -> ObservationModule:
     return _cut(ASH(_model(parts, "ash")), budget)
 
 
+def _webshell(parts: Parts, budget: int | None) -> ObservationModule:
+    from pagedigest.modules.webshell import WebShell
+
+    return _cut(WebShell(), budget)
+
+
 def _cut(module: ObservationModule, budget: int | None) -> ObservationModule:
     return module if budget is None else Truncated(module, budget)
 
@@ -98,9 +105,13 @@ _SYSTEMS: dict[str, Callable[[Parts, int | None], ObservationModule]] = {
     "focus_agent": _focus_agent,
     "lcow": _lcow,
     "ash": _ash,
+    "webshell": _webshell,
     "without_decomposition": _rules,
     "without_abstraction": _role_names,
     "without_selection": lambda parts, budget: _digest(parts, budget, All()),
+    "without_persistence": lambda parts, budget: WithoutPersistence(_digest(parts, budget)),
+    "without_views": lambda parts, budget: WithoutViews(_digest(parts, budget)),
+    "element_level": lambda parts, budget: ElementSelection(HybridSelector(), budget),
     "purposes_only": lambda parts, budget: _digest(parts, budget, Nothing()),
 }
 SYSTEM_NAMES = tuple(_SYSTEMS)
