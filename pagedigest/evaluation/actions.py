@@ -24,11 +24,11 @@ ACTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "noop": ((), "wait a moment"),
     "send_msg_to_user": (("text",), "give the answer of the task, or say that it is done"),
     "report_infeasible": (("reason",), "say that the task cannot be done"),
-    "view_all": ((), "see every region of this page in full"),
-    "view_region": (("region",), "see one region in full, such as 'R4'"),
-    "find": (("text",), "see the lines of the page that hold a text"),
+    "view_all": (("page?",), "see every region of this page in full, in pages"),
+    "view_region": (("region", "page?"), "see one region in full, such as 'R4'"),
+    "find": (("text", "page?"), "see the lines of the page that hold a text"),
 }
-"""Parameters and meaning of every action. The first parameter called `id` names the element acted on."""
+"""Parameters and meaning of every action. The first parameter called `id` names the element acted on; `?` marks one that can be left out."""
 
 _CALL = re.compile(rf"\b({'|'.join(ACTIONS)})\s*\(")
 
@@ -46,7 +46,9 @@ class Call:
         return self.arguments[0] if ACTIONS[self.name][0][:1] == ("id",) and self.arguments else None
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(repr, self.arguments))})"
+        parameters = ACTIONS[self.name][0]
+        written = [a if p == "page?" and a.isdecimal() else repr(a) for p, a in zip(parameters, self.arguments, strict=False)]
+        return f"{self.name}({', '.join(written)})"
 
 
 def action_set_text(names: tuple[str, ...] = tuple(ACTIONS)) -> str:
@@ -79,10 +81,10 @@ def _call_at(reply: str, start: int, name: str) -> Call | None:
         except (ValueError, TypeError, RecursionError):
             return None
         for parameter in parameters[len(values) :]:
-            if parameter in named:
-                values.append(named[parameter])
+            if parameter.rstrip("?") in named:
+                values.append(named[parameter.rstrip("?")])
         values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in values]
-        if len(values) < len(parameters) or any(not isinstance(v, (str, int, float)) for v in values):
+        if not sum(not p.endswith("?") for p in parameters) <= len(values) <= len(parameters) or any(not isinstance(v, (str, int, float)) for v in values):
             return None
         return Call(name, tuple(str(v).strip() if p in ("id", "region") else str(v) for p, v in zip(parameters, values, strict=False)))
     return None

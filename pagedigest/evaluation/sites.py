@@ -37,11 +37,12 @@ class SiteError(RuntimeError):
 
 @dataclass(frozen=True)
 class RunningSite:
-    """A started site: `url` is its front page's address without a trailing slash."""
+    """A started site: `url` is its front page's address without a trailing slash, `database` its SQLite file if it has one."""
 
     name: str
     url: str
     pid: int
+    database: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -88,24 +89,30 @@ def install(name: str, progress: Callable[[str], None] = lambda line: None) -> N
     progress(f"{name}: installed and filled in {time.monotonic() - started:.0f} s")
 
 
-def start(name: str) -> RunningSite:
-    """Serve a site on a free loopback port and wait until it answers. A running one is returned as it is. Raises SiteError."""
+def start(name: str, instance: int = 0) -> RunningSite:
+    """Serve a site on a free loopback port and wait until it answers. A running one is returned as it is.
+
+    Each `instance` is a server with a database of its own, so that workers do not disturb one another. Raises SiteError.
+    """
     site = _site(name)
     if site.shared_with:
-        other = start(site.shared_with)
-        return RunningSite(name, other.url + site.health_path.rstrip("/"), other.pid)
-    if running := running_site(name):
+        return _below(site, start(site.shared_with, instance))
+    if running := running_site(name, instance):
         return running
     home = _home(site)
     if not (home / "installed.json").is_file():
         raise SiteError(f"{name} is not installed; run: python scripts/sites.py install {name}")
+    environment = {**os.environ, **site.environment}
+    if site.database:
+        reset(name, instance)
+        environment["SITE_DATABASE"] = str(_database(site, instance))
     port = _free_port()
-    log = home / "server.log"
+    log = home / f"server-{instance}.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
             site.command(home, port),
             cwd=home / site.directory,
-            env={**os.environ, **site.environment},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -120,52 +127,66 @@ def start(name: str) -> RunningSite:
             _end(process.pid)
             raise SiteError(f"{name} did not answer within {START_TIMEOUT_S:.0f} s; see {log}: {_last_line(log)}")
         time.sleep(0.3)
-    (home / "server.json").write_text(json.dumps({"pid": process.pid, "port": port}))
-    return RunningSite(name, url, process.pid)
+    _state(site, instance).write_text(json.dumps({"pid": process.pid, "port": port}))
+    return RunningSite(name, url, process.pid, _database(site, instance))
 
 
-def running_site(name: str) -> RunningSite | None:
+def running_site(name: str, instance: int = 0) -> RunningSite | None:
     """The site when it is started and its process lives, else None."""
     site = _site(name)
     if site.shared_with:
-        other = running_site(site.shared_with)
-        return RunningSite(name, other.url + site.health_path.rstrip("/"), other.pid) if other else None
-    state = _home(site) / "server.json"
+        other = running_site(site.shared_with, instance)
+        return _below(site, other) if other else None
     try:
-        data = json.loads(state.read_text())
+        data = json.loads(_state(site, instance).read_text())
         os.kill(data["pid"], 0)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    url = f"http://127.0.0.1:{data['port']}"
-    return RunningSite(name, url, data["pid"]) if _port_open(data["port"]) else None
+    if not _port_open(data["port"]):
+        return None
+    return RunningSite(name, f"http://127.0.0.1:{data['port']}", data["pid"], _database(site, instance))
 
 
-def stop(name: str) -> bool:
+def stop(name: str, instance: int = 0) -> bool:
     """End a site's server. False when it was not running."""
     site = _site(name)
     if site.shared_with:
-        return stop(site.shared_with)
-    running = running_site(name)
+        return stop(site.shared_with, instance)
+    running = running_site(name, instance)
     if running:
         _end(running.pid)
     with contextlib.suppress(OSError):
-        (_home(site) / "server.json").unlink()
+        _state(site, instance).unlink()
     return running is not None
 
 
-def reset(name: str) -> None:
+def reset(name: str, instance: int = 0) -> None:
     """Restore the content that the site was installed with, also while it runs. Raises SiteError."""
     site = _site(name)
     if site.shared_with:
-        reset(site.shared_with)
+        reset(site.shared_with, instance)
         return
-    if not site.database:
+    database = _database(site, instance)
+    if database is None:
         return  # pages without a server side have nothing to restore
-    home = _home(site)
-    snapshot = home / "snapshot.sqlite3"
+    snapshot = _home(site) / "snapshot.sqlite3"
     if not snapshot.is_file():
         raise SiteError(f"{name} is not installed; run: python scripts/sites.py install {name}")
-    _copy_database(snapshot, home / site.directory / site.database)
+    database.parent.mkdir(parents=True, exist_ok=True)
+    _copy_database(snapshot, database)
+
+
+def _below(site: Site, other: RunningSite) -> RunningSite:
+    """A part of another site: same server, same addresses."""
+    return RunningSite(site.name, other.url, other.pid, other.database)
+
+
+def _database(site: Site, instance: int) -> Path | None:
+    return _home(site) / "instances" / str(instance) / "db.sqlite3" if site.database else None
+
+
+def _state(site: Site, instance: int) -> Path:
+    return _home(site) / f"server-{instance}.json"
 
 
 def _site(name: str) -> Site:

@@ -19,7 +19,6 @@ __all__ = ["ActionFailed", "ActionRefused", "ShownElements"]
 
 CANDIDATES = 3
 NAME_LIMIT = 60
-OPTION_HOLDERS = frozenset({"combobox", "listbox", "MenuListPopup"})
 
 
 class ActionRefused(ValueError):
@@ -91,15 +90,8 @@ class ShownElements:
 
     def _acceptable(self, tree: AXTree, index: int) -> AXNode:
         node = tree.nodes[index]
-        if node.role == "option":
-            for above in tree.ancestors(index):
-                holder = tree.nodes[above]
-                if holder.role == "combobox":
-                    raise ActionRefused(
-                        f"[{node.id}] is an option of [{holder.id}]: use select({holder.id!r}, {node.name!r})", element_id=node.id
-                    )
-                if holder.role not in OPTION_HOLDERS and holder.role not in ("group", "generic"):
-                    break
+        if node.role == "option" and (holder := _drop_down(tree, index)) is not None:
+            raise ActionRefused(f"[{node.id}] is an option of [{holder.id}]: use select({holder.id!r}, {node.name!r})", element_id=node.id)
         if node.state("disabled") is True:
             raise ActionRefused(f"[{node.id}] {_told(node)} is disabled", element_id=node.id)
         return node
@@ -117,6 +109,19 @@ class ShownElements:
         best = sorted(now, key=lambda node: -likeness[node.id])[:CANDIDATES]
         told = [f"[{node.id}] {_told(node)}" for node in best if likeness[node.id] > 0.7]
         return "; now there is " + ", ".join(told) if told else "; nothing like it is shown now, observe the page"
+
+
+def _drop_down(tree: AXTree, option: int) -> AXNode | None:
+    """The browser's own drop-down that holds an option; None for an option of the page's making, which is clicked."""
+    popup = False
+    for above in tree.ancestors(option):
+        holder = tree.nodes[above]
+        if holder.role == "combobox":
+            return holder if popup else None
+        popup = popup or holder.role == "MenuListPopup"
+        if holder.role not in ("listbox", "MenuListPopup", "group", "generic"):
+            return None
+    return None
 
 
 def _told(node: AXNode) -> str:

@@ -1,5 +1,6 @@
 """Settings of the shop: django-oscar with its back office, sqlite and a whoosh index, for loopback only."""
 
+import os
 from pathlib import Path
 
 from oscar.defaults import *  # noqa: F403
@@ -96,7 +97,7 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": BASE_DIR / "db.sqlite3",
+        "NAME": os.environ.get("SITE_DATABASE", BASE_DIR / "db.sqlite3"),
         "ATOMIC_REQUESTS": True,
         "OPTIONS": {"timeout": 20},
     }

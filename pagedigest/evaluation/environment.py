@@ -1,0 +1,134 @@
+"""A task's page in a real browser: opened and logged in, acted on by calls, read as trees.
+
+Enters: a task and a running site. Leaves: an `AXTree` a step and, at the end, what checkers look at. No observation
+method is involved: what an agent may act on is the runner's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from pagedigest.evaluation.actions import Call
+from pagedigest.evaluation.sites import RunningSite
+from pagedigest.evaluation.tasks import FinalState, Task
+from pagedigest.integrations.playwright import ActionFailed, ActionRefused, PlaywrightDigest
+from pagedigest.observation import Action, Observation
+from pagedigest.tokens import TokenCounter, default_counter
+from region4web.axtree import AXTree
+
+__all__ = ["LOGINS", "BrowserEnvironment", "TreeReader"]
+
+PASSWORD = "password123"
+LOGINS = {
+    "shop": ("/en-gb/accounts/login/", "#id_login-username", "#id_login-password", "button[name=login_submit]"),
+    "dashboard": ("/en-gb/accounts/login/", "#id_login-username", "#id_login-password", "button[name=login_submit]"),
+    "forum": ("/user/login/", "#id_username", "#id_password", "form:has(#id_username) [type=submit]"),
+}
+"""Per site: address of the login form, its two fields, its button."""
+
+
+@dataclass
+class TreeReader:
+    """Stands where PlaywrightDigest expects a method: keeps the tree and shows every element."""
+
+    counter: TokenCounter = field(default_factory=default_counter)
+    tree: AXTree | None = None
+    step: int = 0
+    page: Any = None
+
+    def start(self, task: str) -> TreeReader:
+        return self
+
+    def observe(self, tree: AXTree, *, last_action: Action | None = None) -> Observation:
+        self.tree = tree
+        self.step += 1
+        region_of: Sequence[int] = (0,) * len(tree)
+        self.page = SimpleNamespace(tree=tree, changes=SimpleNamespace(region_of=region_of))
+        shown = tuple(node.id for node in tree.nodes if node.addressable)
+        return Observation("", shown, trace={"page": tree.url, "step": self.step})
+
+
+class BrowserEnvironment:
+    """One episode in a browser context of its own."""
+
+    def __init__(self, browser: Any, task: Task, site: RunningSite, *, timeout_s: float = 30.0) -> None:
+        self.task, self.site = task, site
+        self.answer: str | None = None
+        self.infeasible = False
+        self._context = browser.new_context(viewport={"width": 1280, "height": 720}, locale="en-GB")
+        page = self._context.new_page()
+        page.set_default_timeout(timeout_s * 1000)
+        if task.user:
+            self._log_in(page)
+        page.goto(site.url + task.start)
+        self._reader = TreeReader()
+        self._live = PlaywrightDigest(page, task.intent, method=self._reader, timeout_s=timeout_s)  # type: ignore[arg-type]
+        self._context.on("page", self._live.attach)
+        self._live.observe()
+
+    @property
+    def tree(self) -> AXTree:
+        """The page as it was after the last action."""
+        assert self._reader.tree is not None
+        return self._reader.tree
+
+    @property
+    def over(self) -> bool:
+        """Whether the agent has ended the episode."""
+        return self.answer is not None or self.infeasible
+
+    def act(self, call: Call) -> str:
+        """Do one action; what went wrong in one line, '' when nothing did. Asking to see more is not an action here."""
+        live = self._live
+        name, given = call.name, call.arguments
+        try:
+            if name == "send_msg_to_user":
+                self.answer = given[0]
+            elif name == "report_infeasible":
+                self.infeasible = True
+            elif name == "click":
+                live.click(given[0])
+            elif name == "fill":
+                live.fill(given[0], given[1])
+            elif name == "select_option":
+                live.select(given[0], given[1])
+            elif name == "press":
+                live.press(given[1], given[0])
+            elif name == "scroll":
+                live.scroll("down" if float(given[1]) >= 0 else "up")
+            elif name == "go_back":
+                live.back()
+            elif name == "goto":
+                if not given[0].startswith((self.site.url, "/")):
+                    return f"{given[0]} lies outside this site"
+                live.page.goto(given[0] if given[0].startswith("http") else self.site.url + given[0])
+                live.observe()
+            elif name == "hover":
+                return "hover is not offered here"
+            else:
+                live.observe()
+        except (ActionRefused, ActionFailed, ValueError) as error:
+            if not live.page.is_closed():
+                live.observe()
+            return str(error).splitlines()[0][:300]
+        return ""
+
+    def final_state(self) -> FinalState:
+        """What checkers look at."""
+        page = self._live.page
+        text = page.evaluate("document.body ? document.body.innerText : ''")
+        return FinalState(page.url, text, self.answer, self.infeasible, self.site.database)
+
+    def close(self) -> None:
+        self._context.close()
+
+    def _log_in(self, page: Any) -> None:
+        path, user_field, password_field, button = LOGINS[self.task.site]
+        page.goto(self.site.url + path)
+        page.fill(user_field, self.task.user)
+        page.fill(password_field, PASSWORD)
+        page.click(button)
+        page.wait_for_load_state()

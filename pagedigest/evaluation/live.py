@@ -1,0 +1,341 @@
+"""Live runs: modules x actors x tasks x seeds in real browsers on real sites.
+
+Enters: a configuration (TOML). Leaves in its folder: one line an episode in `episodes-<worker>.jsonl`, every step of each
+episode in `traces/`. An interrupted run goes on where it stopped; workers share nothing, each has its own browser, servers
+and databases. Only faults of the infrastructure are tried again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import logging
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pagedigest.evaluation import sites
+from pagedigest.evaluation.actors import Actor, LLMActor, OracleActor, RandomActor
+from pagedigest.evaluation.environment import BrowserEnvironment
+from pagedigest.evaluation.tasks import Task, failed_checks, load_tasks
+from pagedigest.observation import Action, ObservationModule
+from region4web.errors import CaptureError, LanguageModelError
+from region4web.language_models import language_model_by_name
+
+__all__ = ["Episode", "Job", "RunConfig", "load_config", "read_episodes", "run", "run_episode"]
+
+INFRASTRUCTURE_RETRIES = 2
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What to run. `modules` are names of `systems`, `NAME@TOKENS` for one held to a budget, `NAME` at its natural length.
+
+    `actors` are `oracle`, `random`, or a language model by name (`openai:MODEL@BASE_URL`); `module_model` serves modules that
+    ask one. Prices are per million tokens; `cost_limit` in the same currency stops the run, what is done stays.
+    """
+
+    out: Path
+    tasks: tuple[Path, ...]
+    modules: tuple[str, ...]
+    actors: tuple[str, ...]
+    seeds: tuple[int, ...] = (0,)
+    sites: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
+    workers: int = 1
+    backend: str = "joblib"
+    max_steps: int = 30
+    module_model: str = ""
+    prompt_price: float = 0.0
+    completion_price: float = 0.0
+    cost_limit: float | None = None
+    segmenter: str = "best"
+    abstractor: str = "embedded"
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "modules", "actors", "seeds"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must not be empty")
+        if self.workers < 1 or self.max_steps < 1:
+            raise ValueError("workers and max_steps must be at least 1")
+        if self.backend not in ("joblib", "ray", "sequential"):
+            raise ValueError(f"backend is joblib, ray or sequential, not {self.backend!r}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to run."""
+
+    module: str
+    actor: str
+    task: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.module}|{self.actor}|{self.task}|{self.seed}"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What came of a job. Tokens are summed over its steps; `stage` is where a failure lies, '' for a success."""
+
+    module: str
+    actor: str
+    task: str
+    seed: int
+    site: str
+    success: bool
+    steps: int
+    stage: str
+    reason: str
+    observation_tokens: tuple[int, ...]
+    full_tokens: int
+    actor_tokens: tuple[int, int]
+    auxiliary_tokens: Mapping[str, tuple[int, int]]
+    view_all: int
+    selections: int
+    observe_ms: float
+    seconds: float
+    cost: float = 0.0
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a TOML file; relative paths start at its folder. Raises ValueError that names the key."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not valid TOML: {error}") from error
+    unknown = set(data) - set(RunConfig.__dataclass_fields__)
+    if unknown:
+        raise ValueError(f"{path}: unknown key {', '.join(sorted(unknown))}; keys are {', '.join(RunConfig.__dataclass_fields__)}")
+    missing = {"out", "tasks", "modules", "actors"} - set(data)
+    if missing:
+        raise ValueError(f"{path}: the key {', '.join(sorted(missing))} is missing")
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    for name in ("tasks", "modules", "actors", "seeds", "sites", "task_ids"):
+        if name in values and not isinstance(values[name], tuple):
+            raise ValueError(f"{path}: {name} must be a list")
+    values["out"] = path.parent / str(values["out"])
+    values["tasks"] = tuple(path.parent / str(t) for t in values["tasks"])
+    return RunConfig(**values)
+
+
+def run(config: RunConfig) -> list[Episode]:
+    """Run what is not done yet and give every episode of the run, in the order of the jobs."""
+    tasks = _tasks(config)
+    jobs = [Job(m, a, t.id, s) for m in config.modules for a in config.actors for s in config.seeds for t in tasks]
+    config.out.mkdir(parents=True, exist_ok=True)
+    _write_run_file(config, tasks)
+    done = {f"{e.module}|{e.actor}|{e.task}|{e.seed}" for e in read_episodes(config.out)}
+    todo = [job for job in jobs if job.key not in done]
+    workers = min(config.workers, max(1, len(todo)))
+    if todo:
+        shares = [todo[k::workers] for k in range(workers)]
+        if workers == 1 or config.backend == "sequential":
+            for k, share in enumerate(shares):
+                _run_share(config, k, share)
+        else:
+            import joblib
+
+            if config.backend == "ray":
+                from ray.util.joblib import register_ray
+
+                register_ray()
+            with joblib.parallel_config(backend="ray" if config.backend == "ray" else "loky", n_jobs=workers):
+                joblib.Parallel()(joblib.delayed(_run_share)(config, k, share) for k, share in enumerate(shares))
+    order = {job.key: i for i, job in enumerate(jobs)}
+    episodes = {f"{e.module}|{e.actor}|{e.task}|{e.seed}": e for e in read_episodes(config.out)}
+    return [episodes[key] for key in sorted((k for k in episodes if k in order), key=order.__getitem__)]
+
+
+def read_episodes(folder: Path) -> list[Episode]:
+    """Episodes of a run's folder, in the order they were written; a line cut off by an interruption is left out."""
+    episodes = []
+    for path in sorted(folder.glob("episodes-*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                data = json.loads(line)
+            except ValueError:
+                continue
+            data["observation_tokens"] = tuple(data["observation_tokens"])
+            data["actor_tokens"] = tuple(data["actor_tokens"])
+            data["auxiliary_tokens"] = {k: tuple(v) for k, v in data["auxiliary_tokens"].items()}
+            episodes.append(Episode(**data))
+    return episodes
+
+
+def run_episode(browser: Any, task: Task, site: sites.RunningSite, module: ObservationModule, actor: Actor, *, seed: int, max_steps: int, trace: list[dict[str, Any]]) -> Episode:  # fmt: skip
+    """One episode from the task's start to the actor's end or the step cap. `trace` receives every step.
+
+    An answer that asks to see more (`view_all` and the like) takes no step of the environment; each counts as a step.
+    """
+    started = time.monotonic()
+    environment = BrowserEnvironment(browser, task, site)
+    try:
+        session = module.start(task.intent)
+        policy = actor.start(task, seed)
+        last: Action | None = None
+        error, stage, reason = "", "", ""
+        tokens: list[int] = []
+        actor_tokens = [0, 0]
+        auxiliary: dict[str, list[int]] = {}
+        views = selections = full = 0
+        observe_ms = 0.0
+        for _ in range(max_steps):
+            tree = environment.tree
+            began = time.perf_counter()
+            observation = session.observe(tree, last_action=last)
+            observe_ms += 1000 * (time.perf_counter() - began)
+            usage = observation.usage
+            tokens.append(usage.tokens)
+            full += usage.full_tokens
+            selections += int(observation.trace.get("event") == "opened")
+            for purpose, spent in usage.auxiliary_tokens.items():
+                total = auxiliary.setdefault(purpose, [0, 0])
+                total[0], total[1] = total[0] + spent[0], total[1] + spent[1]
+            decision = policy.decide(observation, tree, error=error)
+            actor_tokens = [actor_tokens[0] + decision.tokens[0], actor_tokens[1] + decision.tokens[1]]
+            step = {
+                "url": tree.url, "observation": observation.text, "shown": len(observation.shown), "tokens": usage.tokens, "full_tokens": usage.full_tokens,
+                "auxiliary": {k: list(v) for k, v in usage.auxiliary_tokens.items()}, "ms": dict(usage.ms), "counts": dict(usage.counts),
+                "prompt": decision.prompt, "reply": decision.reply, "action": str(decision.call) if decision.call else "", "stage": decision.stage,
+            }  # fmt: skip
+            trace.append(step)
+            if decision.call is None:
+                stage, reason = decision.stage or "actor", decision.reply
+                break
+            if decision.call.name in ("view_all", "view_region", "find"):
+                views += decision.call.name == "view_all"
+                error = ""
+                last = Action(str(decision.call))
+                continue
+            error = environment.act(decision.call)
+            step["error"] = error
+            last = Action(str(decision.call), decision.call.target, error)
+            if environment.over:
+                break
+        else:
+            stage, reason = "actor", f"not finished after {max_steps} steps"
+        failed = failed_checks(task, environment.final_state())
+        success = not failed and not stage
+        if failed and not stage:
+            stage, reason = "actor", "; ".join(failed)
+        return Episode(
+            module.name, actor.name, task.id, seed, task.site, success, len(tokens), stage, reason[:400], tuple(tokens), full, (actor_tokens[0], actor_tokens[1]),
+            {k: (v[0], v[1]) for k, v in auxiliary.items()}, views, selections, round(observe_ms, 1), round(time.monotonic() - started, 2),
+        )  # fmt: skip
+    finally:
+        environment.close()
+
+
+def _tasks(config: RunConfig) -> list[Task]:
+    tasks = load_tasks(config.tasks)
+    unknown = set(config.task_ids) - {t.id for t in tasks}
+    if unknown:
+        raise ValueError(f"no task is called {', '.join(sorted(unknown))}")
+    chosen = [t for t in tasks if (not config.sites or t.site in config.sites) and (not config.task_ids or t.id in config.task_ids)]
+    if not chosen:
+        raise ValueError("the configuration chooses no task")
+    return chosen
+
+
+def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
+    from playwright.sync_api import Error, sync_playwright
+    from tqdm import tqdm
+
+    from region4web.browser import launch
+
+    tasks = {t.id: t for t in _tasks(config)}
+    modules = {name: _module(config, name) for name in config.modules}
+    actors = {name: _actor(name) for name in config.actors}
+    spent = sum(e.cost for e in read_episodes(config.out))
+    with sync_playwright() as playwright, (config.out / f"episodes-{worker}.jsonl").open("a", encoding="utf-8") as out:
+        browser = launch(playwright)
+        for job in tqdm(jobs, desc=f"episodes (worker {worker})", disable=None):
+            if config.cost_limit is not None and spent >= config.cost_limit:
+                _log.warning("the cost limit of %s is reached; %d episodes of worker %d are left", config.cost_limit, len(jobs), worker)
+                break
+            task = tasks[job.task]
+            trace: list[dict[str, Any]] = []
+            for attempt in range(INFRASTRUCTURE_RETRIES + 1):
+                trace.clear()
+                try:
+                    site = sites.start(task.site, worker)
+                    sites.reset(task.site, worker)
+                    episode = run_episode(browser, task, site, modules[job.module], actors[job.actor], seed=job.seed, max_steps=config.max_steps, trace=trace)
+                    break
+                except (CaptureError, Error, sites.SiteError, LanguageModelError) as error:
+                    reason = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                    _log.warning("%s: %s (attempt %d)", job.key, reason, attempt + 1)
+                    if not browser.is_connected():
+                        browser = launch(playwright)
+                    episode = _not_run(job, task, reason)
+            named = {**asdict(episode), "module": job.module, "actor": job.actor}
+            named["cost"] = round(_cost(config, episode), 6)
+            spent += named["cost"]
+            _write_trace(config.out / "traces", job, task, named, trace)
+            out.write(json.dumps(named, ensure_ascii=False) + "\n")
+            out.flush()
+        browser.close()
+        for name in {tasks[job.task].site for job in jobs}:
+            if worker:  # the first worker's servers are those of `scripts/sites.py start`
+                sites.stop(name, worker)
+
+
+def _not_run(job: Job, task: Task, reason: str) -> Episode:
+    return Episode(job.module, job.actor, job.task, job.seed, task.site, False, 0, "infrastructure", reason, (), 0, (0, 0), {}, 0, 0, 0.0, 0.0)
+
+
+def _cost(config: RunConfig, episode: Episode) -> float:
+    prompt = episode.actor_tokens[0] + sum(v[0] for v in episode.auxiliary_tokens.values())
+    completion = episode.actor_tokens[1] + sum(v[1] for v in episode.auxiliary_tokens.values())
+    return (prompt * config.prompt_price + completion * config.completion_price) / 1e6
+
+
+def _module(config: RunConfig, name: str) -> ObservationModule:
+    from pagedigest.evaluation.systems import default_parts, system_by_name
+
+    model = language_model_by_name(config.module_model) if config.module_model else None
+    method, _, budget = name.partition("@")
+    if budget and not (budget.isdecimal() and int(budget)):
+        raise ValueError(f"{name!r}: write NAME or NAME@TOKENS")
+    return system_by_name(method, default_parts(config.segmenter, config.abstractor, model), budget_tokens=int(budget) if budget else None)
+
+
+def _actor(name: str) -> Actor:
+    if name == "oracle":
+        return OracleActor()
+    if name == "random":
+        return RandomActor()
+    return LLMActor(language_model_by_name(name), name)
+
+
+def _write_run_file(config: RunConfig, tasks: Sequence[Task]) -> None:
+    from pagedigest.evaluation.provenance import git_commit
+
+    digest = hashlib.sha256(b"".join(p.read_bytes() for p in config.tasks)).hexdigest()[:16]
+    data = {k: (str(v) if isinstance(v, Path) else [str(x) for x in v] if k == "tasks" else v) for k, v in asdict(config).items()}
+    (config.out / "run.json").write_text(json.dumps({"config": data, "commit": git_commit(), "tasks": len(tasks), "task_checksum": digest}, indent=1, default=str) + "\n")
+
+
+def trace_path(folder: Path, job: Job) -> Path:
+    """Where the steps of a job are kept."""
+    return folder / (hashlib.sha256(job.key.encode()).hexdigest()[:16] + ".json.gz")
+
+
+def _write_trace(folder: Path, job: Job, task: Task, episode: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> None:
+    folder.mkdir(exist_ok=True)
+    data = {"job": asdict(job), "intent": task.intent, "note": task.note, "episode": dict(episode), "steps": list(steps)}
+    trace_path(folder, job).write_bytes(gzip.compress(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"), mtime=0))
+
+
+def read_traces(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every episode of a run with its steps."""
+    for path in sorted((folder / "traces").glob("*.json.gz")):
+        yield json.loads(gzip.decompress(path.read_bytes()))
