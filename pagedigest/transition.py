@@ -20,7 +20,9 @@ from region4web.axtree import AXNode, AXTree, StateValue
 
 __all__ = ["FieldChange", "Placement", "Transition", "Update", "diff", "field_changes"]
 
-FALSE_WHEN_ABSENT = frozenset({"disabled", "focused", "required", "busy", "modal", "atomic", "multiselectable", "hidden", "readonly", "blocked"})
+FALSE_WHEN_ABSENT = frozenset(
+    {"disabled", "focused", "required", "busy", "modal", "atomic", "multiselectable", "hidden", "readonly", "blocked"}
+)
 """States that a browser leaves out when they are false: their absence is `false`, not `absent`."""
 
 _UNTOLD_STATES = frozenset({"focused", "blocked"})
@@ -92,8 +94,21 @@ class Transition:
 
     @property
     def gone_share(self) -> float:
-        """Share of the entry tree's nodes that are no longer there."""
-        return len(self.removed) / len(self.entry)
+        """Share of the entry tree's nodes that are no longer there.
+
+        A node made anew with another text is another node; one made anew without a name tells neither way.
+        """
+        gone = len(self.removed)
+        undecided = 0
+        for update in self.updated:
+            before, after = update.before, update.after
+            if not (before.addressable and after.addressable) or before.id == after.id or _same_backend(before, after):
+                continue
+            if before.name != after.name:
+                gone += 1
+            elif not before.name:
+                undecided += 1
+        return gone / max(1, len(self.entry) - undecided)
 
     def apply(self, tree: AXTree) -> AXTree:
         """The current tree, made from the entry tree and this script alone. Raises ValueError on another tree."""
@@ -146,6 +161,10 @@ def field_changes(update: Update) -> tuple[FieldChange, ...]:
     if before.description != after.description:
         changes.append(FieldChange("description", before.description or None, after.description or None))
     return tuple(changes)
+
+
+def _same_backend(a: AXNode, b: AXNode) -> bool:
+    return a.backend_id is not None and (a.frame, a.backend_id) == (b.frame, b.backend_id)
 
 
 def _state_changes(before: dict[str, StateValue], after: dict[str, StateValue]) -> Iterator[FieldChange]:

@@ -471,9 +471,9 @@ def step_seconds(rows: int, layout: str) -> float:
     best = 9.0
     for k in range(6):
         tree = table(rows, checked=k)
-        started = time.perf_counter()
+        started = time.process_time()
         session.observe(tree)
-        best = min(best, time.perf_counter() - started)
+        best = min(best, time.process_time() - started)
     return best
 
 
