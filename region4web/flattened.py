@@ -21,7 +21,7 @@ from region4web.rawtree import Repairs, shown
 __all__ = ["parse_flattened"]
 
 _QUOTED = r"""'(?:[^'\\]++|\\.)*+'|"(?:[^"\\]++|\\.)*+\""""
-_NUMBER = r"[+-]?\d{1,18}(?:\.\d{1,18})?(?:e[+-]?\d{1,3})?"
+_NUMBER = r"[+-]?\d{1,18}(?:\.\d{1,25})?(?:e[+-]?\d{1,3})?"
 _BARE = rf"(?:True|False|{_NUMBER})(?![\w.])"
 _NODE = re.compile(rf"(?:\[(?P<id>[^\]\s]+)\] )?(?P<role>[A-Za-z][\w-]*)(?: (?P<name>{_QUOTED}))?(?: value=(?P<value>{_QUOTED}|{_BARE}))?")
 _ATTRIBUTE = re.compile(rf",? (?P<key>[A-Za-z][\w:-]*)(?:=(?P<value>{_QUOTED}|[^\s,]+))?")

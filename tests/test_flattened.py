@@ -133,3 +133,10 @@ def test_hostile_lines_take_linear_time(line: str) -> None:
     start = time.process_time()
     AXTree.from_text("[9] main ''\n" + line)
     assert time.process_time() - start < 4
+
+
+def test_a_number_with_many_decimals_reads_back_as_that_number() -> None:
+    text = "RootWebArea 'x'\n\tgeneric value=0.00035337217685844076"
+    page = AXTree.from_text(text)
+    assert page.nodes[1].value == 0.00035337217685844076
+    assert render_tree(page) == text
