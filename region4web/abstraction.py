@@ -10,6 +10,7 @@ import os
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from zlib import crc32
 
 from region4web.contents import units_of_regions
 from region4web.purposes import PurposeModel, load_purpose_model
@@ -33,10 +34,11 @@ class EmbeddedAbstractor:
     def __init__(self, weights: str | os.PathLike[str] | None = None) -> None:
         folder = Path(str(files("region4web") / "weights" / "abstraction")) if weights is None else Path(weights)
         self._purposes = _purpose_model(folder)
+        self.identity = f"{self.source} {_checksum(folder):08x}"
 
     def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
         units = list(units_of_regions(partition))
-        purposes = self._purposes.purposes(region_features(partition, units))
+        purposes = self._purposes.purposes(region_features(partition, units), units)
         return tuple(Abstraction(purpose, state_line(own), self.source) for purpose, own in zip(purposes, units, strict=True))
 
 
@@ -56,14 +58,27 @@ class RoleNameAbstractor:
 
 
 def abstractor_by_name(name: str) -> Abstractor:
-    """`embedded` or `role-name`. Raises ValueError that lists the names."""
+    """`embedded`, `role-name`, or a language model of `generative.language_model_abstractor` (extra `lm`).
+
+    Raises ValueError that lists the names; WeightsError and LanguageModelError when a model is not to be had.
+    """
     if name == "embedded":
         return EmbeddedAbstractor()
     if name == "role-name":
         return RoleNameAbstractor()
-    raise ValueError(f"no abstractor is called {name!r}; choose one of {', '.join(ABSTRACTOR_NAMES)}")
+    from region4web.generative import LANGUAGE_MODEL_NAMES, language_model_abstractor
+
+    if name.partition(":")[0] in {known.partition(":")[0] for known in LANGUAGE_MODEL_NAMES}:
+        return language_model_abstractor(name)
+    raise ValueError(f"no abstractor is called {name!r}; choose one of {', '.join((*ABSTRACTOR_NAMES, *LANGUAGE_MODEL_NAMES))}")
 
 
 @lru_cache(maxsize=4)
 def _purpose_model(folder: Path) -> PurposeModel:
     return load_purpose_model(folder)
+
+
+@lru_cache(maxsize=4)
+def _checksum(folder: Path) -> int:
+    """What tells these weights from others, in a cache's keys."""
+    return crc32((folder / "purposes.npz").read_bytes())

@@ -1,15 +1,21 @@
 """Purpose lines: which of a few thousand phrases says best what a region is for.
 
-Enters: the feature counts of a page's regions. Leaves: one phrase a region. The model estimates the sentence embedding
-that a label of the region would have on average, and takes the phrase nearest to it: the phrase with the highest
-expected similarity, not the likeliest one. No embedding model runs; the phrases' vectors are part of the weights.
+Enters: the features of a page's regions. Leaves: one phrase a region. The model estimates the sentence embedding that a
+label of the region would have on average, and takes the phrase nearest to it: the phrase with the highest expected
+similarity, not the likeliest one. Where it expects little of the best phrase, the topic of the region's heading is added,
+in words that annotators use of any page and nothing else of the page's. No embedding model runs; the vectors of phrases
+and words are part of the weights.
+
+Symbols: R regions, F features, W words, V voices, D dimensions of the words, L of the (reduced) estimate, K phrases.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,83 +25,178 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
+from region4web.contents import Unit
 from region4web.errors import WeightsError
-from region4web.region_features import FeatureCounts
+from region4web.region_features import VOICES, RegionFeatures
+from region4web.states import gives_orders
 
-__all__ = ["PurposeModel", "feature_matrix", "load_purpose_model"]
+__all__ = ["HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model"]
 
 FloatArray = npt.NDArray[np.float32]
+HashArray = npt.NDArray[np.uint32]
+
+TOPIC_WORDS = 4
+HEADING_WORDS = 10
+"""How much of a heading is looked at for its topic."""
+PURPOSE_WORDS = 12
+_WORD = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True)
+class HashWeights:
+    """Known hashes, rising, and the weight of each: `(1 + log count) * idf`."""
+
+    hashes: HashArray
+    idf: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def matrix(self, counts: Sequence[Counter[int]], *, unit_rows: bool) -> csr_matrix:
+        """(R, len(self)) weights of what is known of each counter; rows of length 1 with `unit_rows`."""
+        lengths = [len(counter) for counter in counts]
+        total = sum(lengths)
+        shape = (len(counts), len(self))
+        if not total or not len(self):
+            return csr_matrix(shape, dtype=np.float32)
+        keys = np.fromiter((key for counter in counts for key in counter), dtype=np.uint32, count=total)
+        times = np.fromiter((time for counter in counts for time in counter.values()), dtype=np.float32, count=total)
+        rows = np.repeat(np.arange(len(counts)), lengths)
+        at = np.minimum(np.searchsorted(self.hashes, keys), len(self) - 1)
+        known = self.hashes[at] == keys
+        rows, at = rows[known], at[known]
+        weights = (1 + np.log(times[known])) * self.idf[at]
+        if unit_rows:
+            length = np.sqrt(np.bincount(rows, weights * weights, minlength=len(counts)))
+            weights = weights / np.maximum(length, 1e-9)[rows]
+        return csr_matrix((weights.astype(np.float32), (rows, at)), shape=shape)
 
 
 @dataclass(frozen=True)
 class PurposeModel:
-    """F features, D dimensions, K phrases.
+    """The estimate of a region is `sum_b X_b P_b + sum_v unit(S_v M) Q_v + offset`, (L,); the phrase is the nearest.
 
-    `hashes[b]` (F_b,) sorted feature hashes of block b, features of all blocks in that order; `idf` (F,);
-    `projection` (F, D); `offset` (D,); `phrase_vectors` (K, D): score of phrase k is `(x @ projection + offset) . phrase_vectors[k]`.
+    `blocks[b]` with `projections[b]` (F_b, L): feature blocks; `words` with `meanings` (W, D) and `voice_projections[v]`
+    (D, L): what each voice's words mean; `phrase_vectors` (K, L), `phrases` K.
     """
 
-    hashes: tuple[npt.NDArray[np.uint32], ...]
-    idf: FloatArray
-    projection: FloatArray
+    blocks: tuple[HashWeights, ...]
+    projections: tuple[FloatArray, ...]
+    words: HashWeights
+    meanings: FloatArray
+    voice_projections: tuple[FloatArray, ...]
     offset: FloatArray
     phrase_vectors: FloatArray
     phrases: tuple[str, ...]
+    topics: frozenset[str]
+    """Words that may be taken from a heading."""
+    topic_below: float
+    """A topic is added where the best phrase's expected similarity is below this."""
 
-    def purposes(self, features: Sequence[FeatureCounts]) -> list[str]:
-        """The best phrase for each region."""
+    def estimates(self, features: Sequence[RegionFeatures]) -> FloatArray:
+        """(R, L) what the label's embedding is expected to be, reduced."""
+        found = np.tile(self.offset, (len(features), 1))
+        for b, (block, projection) in enumerate(zip(self.blocks, self.projections, strict=True)):
+            found += block.matrix([region.blocks[b] for region in features], unit_rows=True) @ projection
+        for v, projection in enumerate(self.voice_projections):
+            found += voice_meanings(self.words, self.meanings, [region.voices[v] for region in features]) @ projection
+        return found
+
+    def purposes(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
+        """The best phrase for each region, with its topic where the phrase alone says too little."""
         if not features:
             return []
-        x = feature_matrix(features, self.hashes, self.idf)
-        scores = (x @ self.projection + self.offset) @ self.phrase_vectors.T
-        return [self.phrases[k] for k in np.argmax(scores, axis=1)]
+        scores = self.estimates(features) @ self.phrase_vectors.T
+        found = []
+        for k, row, own in zip(np.argmax(scores, axis=1), scores, units, strict=True):
+            phrase = self.phrases[k]
+            found.append(with_topic(phrase, topic_of(own, self.topics)) if row[k] < self.topic_below else phrase)
+        return found
 
 
-def feature_matrix(features: Sequence[FeatureCounts], hashes: Sequence[npt.NDArray[np.uint32]], idf: FloatArray) -> csr_matrix:
-    """(R, F) weights `(1 + log count) * idf`, each block of a row scaled to length 1. Unknown features are left out."""
-    start = np.cumsum([0, *(len(block) for block in hashes)])
-    rows: list[npt.NDArray[Any]] = []
-    columns: list[npt.NDArray[Any]] = []
-    values: list[npt.NDArray[Any]] = []
-    for r, blocks in enumerate(features):
-        for b, counts in enumerate(blocks):
-            if not counts or not len(hashes[b]):
-                continue
-            keys = np.fromiter(counts.keys(), dtype=np.uint32, count=len(counts))
-            times = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
-            at = np.minimum(np.searchsorted(hashes[b], keys), len(hashes[b]) - 1)
-            known = hashes[b][at] == keys
-            if not known.any():
-                continue
-            column = at[known] + start[b]
-            weight = (1 + np.log(times[known])) * idf[column]
-            columns.append(column)
-            values.append(weight / np.linalg.norm(weight))
-            rows.append(np.full(len(column), r))
-    shape = (len(features), int(start[-1]))
-    if not rows:
-        return csr_matrix(shape, dtype=np.float32)
-    return csr_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape, dtype=np.float32)
+def topic_of(units: Sequence[Unit], topics: Set[str]) -> list[str]:
+    """Topic words of a region's first heading, else of its first label; none where that gives its reader orders."""
+    title = next((unit.text for unit in units if unit.kind == "heading"), None) or next((u.text for u in units if u.kind == "label"), "")
+    if not title or gives_orders(title):
+        return []
+    words = _WORD.findall(" ".join(title.split()[:HEADING_WORDS]).lower())
+    return list(dict.fromkeys(word for word in words if word in topics))
+
+
+def with_topic(phrase: str, topic: Sequence[str]) -> str:
+    """`Table of customers on reviews`: a phrase and what it leaves open of its topic, within the length of a purpose."""
+    said = set(_WORD.findall(phrase.lower()))
+    room = min(TOPIC_WORDS, PURPOSE_WORDS - 1 - len(phrase.split()))
+    added = [word for word in topic if word not in said][: max(0, room)]
+    return f"{phrase} on {' '.join(added)}" if added else phrase
+
+
+def voice_meanings(words: HashWeights, meanings: FloatArray, counts: Sequence[Counter[int]]) -> FloatArray:
+    """(R, D) weighted sums of word vectors, scaled to length 1; 0 where no word is known."""
+    summed = words.matrix(counts, unit_rows=False) @ meanings
+    length = np.linalg.norm(summed, axis=1, keepdims=True)
+    return np.asarray(summed / np.maximum(length, 1e-9), dtype=np.float32)
+
+
+def save_purpose_model(model: PurposeModel, folder: Path) -> None:
+    """Write `purposes.npz` (large arrays as int8 with a scale per column) and `purposes.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "block_sizes": np.array([len(block) for block in model.blocks]),
+        "hashes": np.concatenate([block.hashes for block in model.blocks]),
+        "idf": np.concatenate([block.idf for block in model.blocks]).astype(np.float16),
+        "word_hashes": model.words.hashes,
+        "word_idf": model.words.idf.astype(np.float16),
+        "offset": model.offset.astype(np.float32),
+        "voice_projections": np.stack(model.voice_projections).astype(np.float16),
+    }
+    for name, array in (("projection", np.concatenate(model.projections)), ("meanings", model.meanings), ("phrase_vectors", model.phrase_vectors)):
+        scale = np.maximum(np.abs(array).max(axis=0), 1e-9) / 127
+        arrays[name], arrays[f"{name}_scale"] = np.round(array / scale).astype(np.int8), scale.astype(np.float32)
+    np.savez_compressed(folder / "purposes.npz", allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    text = json.dumps(
+        {"topic_below": model.topic_below, "topics": sorted(model.topics), "phrases": model.phrases}, ensure_ascii=False, indent=0
+    )
+    (folder / "purposes.json").write_text(text + "\n", encoding="utf-8")
 
 
 def load_purpose_model(folder: Path) -> PurposeModel:
-    """Read `purposes.npz` and `purposes.json`. Raises WeightsError when they are missing or damaged."""
+    """Read what `save_purpose_model` wrote. Raises WeightsError when it is missing or damaged."""
     try:
-        phrases = json.loads((folder / "purposes.json").read_text(encoding="utf-8"))["phrases"]
+        said = json.loads((folder / "purposes.json").read_text(encoding="utf-8"))
         with np.load(folder / "purposes.npz", allow_pickle=False) as data:
-            sizes = data["block_sizes"]
-            hashes = tuple(np.split(data["hashes"], np.cumsum(sizes)[:-1]))
-            model = PurposeModel(
-                hashes=hashes,
-                idf=data["idf"].astype(np.float32),
-                projection=data["projection"].astype(np.float32) * data["projection_scale"],
-                offset=data["offset"].astype(np.float32),
-                phrase_vectors=data["phrase_vectors"].astype(np.float32) * data["phrase_scale"],
-                phrases=tuple(phrases),
-            )
+            arrays = {name: data[name] for name in data.files}
+        cuts = np.cumsum(arrays["block_sizes"])[:-1]
+        large = {
+            name: arrays[name].astype(np.float32) * arrays[f"{name}_scale"] for name in ("projection", "meanings", "phrase_vectors")
+        }
+        idf = arrays["idf"].astype(np.float32)
+        model = PurposeModel(
+            blocks=tuple(map(HashWeights, np.split(arrays["hashes"], cuts), np.split(idf, cuts))),
+            projections=tuple(np.split(large["projection"], cuts)),
+            words=HashWeights(arrays["word_hashes"], arrays["word_idf"].astype(np.float32)),
+            meanings=large["meanings"],
+            voice_projections=tuple(arrays["voice_projections"].astype(np.float32)),
+            offset=arrays["offset"],
+            phrase_vectors=large["phrase_vectors"],
+            phrases=tuple(map(str, said["phrases"])),
+            topics=frozenset(map(str, said["topics"])),
+            topic_below=float(said["topic_below"]),
+        )
+        _check(model)
     except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise WeightsError(f"{folder}: purpose weights cannot be read ({error}); reinstall region4web") from error
-    f = sum(map(len, model.hashes))
-    if model.projection.shape[0] != f or model.idf.shape != (f,) or len(model.phrases) != len(model.phrase_vectors):
-        raise WeightsError(f"{folder}: purpose weights do not fit together; reinstall region4web")
     return model
+
+
+def _check(model: PurposeModel) -> None:
+    size = len(model.offset)
+    fit = (
+        all(p.shape == (len(block), size) and len(block.idf) == len(block) for block, p in zip(model.blocks, model.projections, strict=True))
+        and model.meanings.shape[0] == len(model.words) == len(model.words.idf)
+        and len(model.voice_projections) == len(VOICES)
+        and all(p.shape == (model.meanings.shape[1], size) for p in model.voice_projections)
+        and model.phrase_vectors.shape == (len(model.phrases), size)
+    )
+    if not fit:
+        raise ValueError("arrays and phrases do not fit together")

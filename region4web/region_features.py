@@ -11,16 +11,39 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from zlib import crc32
 
 from region4web.contents import Unit
 from region4web.regions import Partition
 
-__all__ = ["BLOCKS", "region_features"]
+__all__ = ["BLOCKS", "VOICES", "RegionFeatures", "region_features", "tokenize", "word_hash"]
 
 BLOCKS = ("words", "kinds", "addresses", "structure", "context", "page")
-FeatureCounts = tuple[Counter[int], ...]
+VOICES = ("heading", "link", "control", "text", "label")
+"""Who says a word: the model knows words by their meaning for each of these apart."""
+VOICE_OF_KIND = {
+    "heading": 0,
+    "link": 1,
+    "tab": 1,
+    "button": 2,
+    "field": 2,
+    "select": 2,
+    "check": 2,
+    "radio": 2,
+    "label": 4,
+    "title": 4,
+    "image": 4,
+}
+
+
+class RegionFeatures(NamedTuple):
+    """Counts of hashes: `blocks` of features in the order of BLOCKS, `voices` of words in the order of VOICES."""
+
+    blocks: tuple[Counter[int], ...]
+    voices: tuple[Counter[int], ...]
+
 
 WORD = re.compile(r"[^\W\d_]+|\d+|[$€£¥@©%#?!+→←»«›‹×*]")
 WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
@@ -32,8 +55,8 @@ LANDMARKS = frozenset({"navigation", "banner", "contentinfo", "complementary", "
                        "list", "table", "listitem", "row", "tabpanel", "footer", "sectionheader", "sectionfooter", "Iframe", "LayoutTable", "menu", "grid"})  # fmt: skip
 
 
-def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[FeatureCounts]:
-    """For each region one counter of hashed features per block, in page order."""
+def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[RegionFeatures]:
+    """The features of each region, in page order."""
     tree = partition.tree
     nodes, n = tree.nodes, len(tree)
     page = _page_words(partition, units)
@@ -41,9 +64,10 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
     above = _headings_before(partition, units)
     keys = [_keywords(u) for u in units]
     said: dict[tuple[str, ...], int] = {}
-    out: list[FeatureCounts] = []
+    out: list[RegionFeatures] = []
     for region, own in zip(partition.regions, units, strict=True):
         words: Counter[int] = Counter()
+        voices: tuple[Counter[int], ...] = tuple(Counter() for _ in VOICES)
         kinds: Counter[int] = Counter()
         addresses: Counter[int] = Counter()
         structure: Counter[int] = Counter()
@@ -62,8 +86,11 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
                 if read >= TEXT_WORDS:
                     continue
                 read += len(tokens)
+            voice = voices[VOICE_OF_KIND.get(unit.kind, 3)]
             for token in tokens:
-                words[_hash("w", token)] += 1
+                word = word_hash(token)
+                words[word] += 1
+                voice[word] += 1
                 kinds[_hash(tag, token)] += 1
             if unit.options:
                 for option in unit.options[:12]:
@@ -125,7 +152,7 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
         if content and twin is not None:
             context[_hash("twin", "1")] = 1
         said.setdefault(content, region.number)
-        out.append((words, kinds, addresses, structure, context, page))
+        out.append(RegionFeatures((words, kinds, addresses, structure, context, page), voices))
     return out
 
 
@@ -141,6 +168,11 @@ def tokenize(text: str) -> tuple[str, ...]:
         else:
             tokens.append(token[:12])
     return tuple(tokens)
+
+
+def word_hash(token: str) -> int:
+    """The hash of a word, whoever says it."""
+    return _hash("w", token)
 
 
 @lru_cache(maxsize=65536)

@@ -1,0 +1,255 @@
+"""Captures and labels in, weights of the embedded abstractor out: `python -m training.train_embedded_abstraction --help`.
+
+A ridge regression (in its dual form, one Cholesky factorisation) from features of a region to the sentence embedding of
+its labelled purpose; then everything is reduced to the directions in which estimates differ, and written as int8. The
+split by site is `training.records.split_of`'s: block weights and penalty were chosen on validation, the figures printed
+are of test sites. `--all-pages` then trains once more on everything and writes those weights. Needs the `train` extra.
+
+Symbols: N labelled regions, F features, W words, V voices, D dimensions of a word, K phrases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import re
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+import scipy.sparse
+from tqdm import tqdm
+
+from region4web.abstraction import EmbeddedAbstractor
+from region4web.contents import units_of_regions
+from region4web.evaluation import evaluate_abstractor
+from region4web.labels import AnnotatedPage, annotated_pages, page_files
+from region4web.purposes import HashWeights, PurposeModel, save_purpose_model, voice_meanings
+from region4web.region_features import BLOCKS, VOICES, RegionFeatures, region_features, tokenize, word_hash
+from region4web.similarity import sentence_embeddings
+from region4web.states import gives_orders
+from training.records import data_checksum, split_of
+
+__all__ = ["Recipe", "main", "train_purpose_model"]
+
+log = logging.getLogger("training.train_embedded_abstraction")
+
+FloatArray = npt.NDArray[np.float32]
+NO_TOPICS = frozenset(
+    "the an and of to for in on with or by at from is are your you our we my us it this that as be all get see click delete ignore send transfer let make know"
+    " how what why who when where more now new free best top latest please enter type open press buy pay call go come take give do don not no yes must should".split()
+)
+"""Words that join or command, and say nothing of a topic."""
+PACKAGED = Path(__file__).parent.parent / "region4web" / "weights" / "abstraction"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Chosen on validation sites. `block_weights` in the order of BLOCKS, `voice_weight` for each of VOICES."""
+
+    block_weights: tuple[float, ...] = (0.5, 1.0, 0.7, 1.0, 0.4, 0.2)
+    voice_weight: float = 1.0
+    penalty: float = 5.0
+    smallest_sites: int = 4
+    """Features and words seen on fewer sites are left out."""
+    word_size: int = 96
+    estimate_size: int = 96
+    phrase_count: int = 4000
+    topic_below: float = 0.48
+    """Expected similarity of a phrase below which a topic is added to it."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """One labelled region as it is trained on."""
+
+    site: str
+    features: RegionFeatures
+    purpose: str
+
+
+def labelled_regions(pages: Iterable[AnnotatedPage]) -> list[Region]:
+    """Every region that has a purpose, in page order."""
+    found = []
+    for page in pages:
+        partition = page.gold.partition
+        features = region_features(partition, list(units_of_regions(partition)))
+        for own, label in zip(features, page.gold.abstractions, strict=True):
+            if label.purpose:
+                found.append(Region(page.site, own, label.purpose))
+    return found
+
+
+class Embeddings:
+    """Sentence embeddings, each text embedded once a run."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, FloatArray] = {}
+
+    def of(self, texts: Sequence[str]) -> FloatArray:
+        """(n, 384) unit rows."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        for start in tqdm(range(0, len(new), 512), unit="512 texts", disable=None if len(new) > 512 else True):
+            part = new[start : start + 512]
+            self.known.update(zip(part, sentence_embeddings(part), strict=True))
+        return np.stack([self.known[text] for text in texts])
+
+
+def known_hashes(counts: Sequence[Counter[int]], sites: Sequence[str], smallest_sites: int) -> HashWeights:
+    """Hashes that occur on enough sites, with idf by sites."""
+    seen: dict[int, set[str]] = defaultdict(set)
+    for counter, site in zip(counts, sites, strict=True):
+        for key in counter:
+            seen[key].add(site)
+    total = len(set(sites))
+    keys = sorted(key for key, where in seen.items() if len(where) >= smallest_sites)
+    idf = [math.log(1 + total / len(seen[key])) for key in keys]
+    return HashWeights(np.array(keys, dtype=np.uint32), np.array(idf, dtype=np.float32))
+
+
+def word_strings(pages: Iterable[AnnotatedPage]) -> dict[int, str]:
+    """The word of each hash, for words of plain letters that pages say."""
+    found: dict[int, str] = {}
+    for page in pages:
+        for node in page.tree.nodes:
+            for token in tokenize(node.name[:200]):
+                if len(token) > 1 and token.isascii() and token.isalpha():
+                    found.setdefault(word_hash(token), token)
+    return found
+
+
+def word_vectors(vectors: FloatArray, size: int) -> FloatArray:
+    """(W, size) from embeddings (W, 384) of single words: without what they share, in the directions that differ most."""
+    vectors = vectors - vectors.mean(axis=0)
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    return np.asarray(vectors @ directions[:, ::-1][:, :size], dtype=np.float32)
+
+
+def phrases_of(regions: Sequence[Region], limit: int) -> list[str]:
+    """Purposes that may be said of any page: lines whose every word is in labels of two sites; frequent ones first."""
+    sites: dict[str, set[str]] = defaultdict(set)
+    for region in regions:
+        for word in _words(region.purpose):
+            sites[word].add(region.site)
+    counts = Counter(region.purpose for region in regions)
+    fit = [
+        p
+        for p in counts
+        if len(p.split()) <= 12 and not gives_orders(p) and not re.search(r"\d", p) and all(len(sites[w]) > 1 for w in _words(p))
+    ]
+    return sorted(fit, key=lambda p: (-counts[p], p))[:limit]
+
+
+def topic_vocabulary(regions: Sequence[Region]) -> frozenset[str]:
+    """Words of purposes of two sites: what a heading's words may be repeated of, so that no page can speak through a purpose."""
+    sites: dict[str, set[str]] = defaultdict(set)
+    for region in regions:
+        for word in re.findall(r"[a-z]+", region.purpose.lower()):
+            sites[word].add(region.site)
+    return frozenset(word for word, where in sites.items() if len(where) > 1 and len(word) > 1 and word not in NO_TOPICS)
+
+
+def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], recipe: Recipe, embeddings: Embeddings) -> PurposeModel:
+    """Fit the model on `regions`. `strings` gives the word of a hash. Raises ValueError when there is nothing to fit."""
+    if not regions:
+        raise ValueError("no labelled regions to train on")
+    sites = [region.site for region in regions]
+    blocks = tuple(known_hashes([r.features.blocks[b] for r in regions], sites, recipe.smallest_sites) for b in range(len(BLOCKS)))
+    said = [sum(region.features.voices, Counter()) for region in regions]
+    words = known_hashes([Counter({key: 1 for key in counter if key in strings}) for counter in said], sites, recipe.smallest_sites)
+    meanings = word_vectors(embeddings.of([strings[int(key)] for key in words.hashes]), recipe.word_size)
+    x = scipy.sparse.hstack(
+        [
+            block.matrix([r.features.blocks[b] for r in regions], unit_rows=True) * math.sqrt(weight)
+            for b, (block, weight) in enumerate(zip(blocks, recipe.block_weights, strict=True))
+        ]
+    ).tocsr()  # (N, F)
+    voices = [voice_meanings(words, meanings, [r.features.voices[v] for r in regions]) for v in range(len(VOICES))]
+    z = np.concatenate(voices, axis=1) * math.sqrt(recipe.voice_weight)  # (N, V * D)
+    purposes = embeddings.of([region.purpose for region in regions])  # (N, 384)
+    mean = purposes.mean(axis=0)
+    kernel = (x @ x.T).toarray() + z @ z.T  # (N, N)
+    kernel[np.diag_indices(len(kernel))] += recipe.penalty
+    dual = scipy.linalg.cho_solve(
+        scipy.linalg.cho_factor(kernel, overwrite_a=True, check_finite=False), purposes - mean, check_finite=False
+    )
+    feature_weights, voice_weights = x.T @ dual, z.T @ dual  # (F, 384), (V * D, 384)
+
+    fitted = x @ feature_weights + z @ voice_weights
+    _, directions = np.linalg.eigh(fitted.T @ fitted)
+    basis, _ = np.linalg.qr(np.column_stack([mean, directions[:, ::-1][:, : recipe.estimate_size]]))  # (384, L)
+    phrases = phrases_of(regions, recipe.phrase_count)
+    sizes = [len(block) for block in blocks]
+    projections = [
+        (part @ basis * math.sqrt(weight)).astype(np.float32)
+        for part, weight in zip(np.split(feature_weights, np.cumsum(sizes)[:-1]), recipe.block_weights, strict=True)
+    ]
+    return PurposeModel(
+        blocks=blocks,
+        projections=tuple(projections),
+        words=words,
+        meanings=meanings,
+        voice_projections=tuple(
+            (part @ basis * math.sqrt(recipe.voice_weight)).astype(np.float32) for part in np.split(voice_weights, len(VOICES))
+        ),
+        offset=(mean @ basis).astype(np.float32),
+        phrase_vectors=(embeddings.of(phrases) @ basis).astype(np.float32),
+        phrases=tuple(phrases),
+        topics=topic_vocabulary(regions),
+        topic_below=recipe.topic_below,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.train_embedded_abstraction", description="Train the embedded abstractor's purposes."
+    )
+    parser.add_argument("--captures", type=Path, required=True)
+    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=PACKAGED, help="folder of the weights (default: the packaged one)")
+    parser.add_argument(
+        "--all-pages", action="store_true", help="after measuring on test sites, train on all pages and write those weights"
+    )
+    parser.add_argument("--report", choices=("validation", "test"), default="test", help="sites that the figures are of")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    recipe, started = Recipe(), time.time()
+
+    files = page_files(args.captures, args.labels)
+    pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
+    regions, strings = labelled_regions(pages), word_strings(pages)
+    embeddings = Embeddings()
+    model = train_purpose_model([r for r in regions if split_of(r.site) == "train"], strings, recipe, embeddings)
+    save_purpose_model(model, args.out)
+    held_out = [page for page in pages if split_of(page.site) == args.report]
+    figures = evaluate_abstractor(tqdm(held_out, unit="page", disable=None), None, EmbeddedAbstractor(args.out))
+    figures |= {"pages": len(held_out), "sites": args.report, "partitions": "labelled"}
+    log.info(json.dumps(figures))
+    if args.all_pages:
+        save_purpose_model(train_purpose_model(regions, strings, recipe, embeddings), args.out)
+    run = {
+        "recipe": asdict(recipe),
+        "trained_on": "all pages" if args.all_pages else "training sites",
+        "figures": figures,
+        "data": data_checksum(path for pair in files for path in pair),
+        "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip(),
+        "seconds": round(time.time() - started),
+    }
+    (args.out / "training.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
