@@ -136,7 +136,7 @@ def test_hostile_lines_take_linear_time(line: str) -> None:
 
 
 def test_a_number_with_many_decimals_reads_back_as_that_number() -> None:
-    text = "RootWebArea 'x'\n\tgeneric value=0.00035337217685844076"
+    text = "RootWebArea 'x'\n\tgeneric value=0.0035337217685844076"
     page = AXTree.from_text(text)
-    assert page.nodes[1].value == 0.00035337217685844076
+    assert page.nodes[1].value == 0.0035337217685844076
     assert render_tree(page) == text
