@@ -208,6 +208,7 @@ def _add_commands_from(module: str) -> None:
 
 
 _add_commands_from("pagedigest.session_cli")
+_add_commands_from("pagedigest.live_cli")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

@@ -123,7 +123,9 @@ class _RandomSession:
 
     def decide(self, observation: Observation, tree: AXTree, *, error: str) -> Decision:
         usable = [tree.nodes[tree.index_of[key]] for key in observation.shown if key in tree.index_of]
-        usable = [node for node in usable if node.role in ("link", "button", "textbox", "searchbox", "checkbox", "radio", "combobox", "tab")]
+        usable = [
+            node for node in usable if node.role in ("link", "button", "textbox", "searchbox", "checkbox", "radio", "combobox", "tab")
+        ]
         if not usable:
             return Decision(Call("go_back", ()))
         node = self._rng.choice(usable)

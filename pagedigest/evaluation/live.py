@@ -268,7 +268,9 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
                 try:
                     site = sites.start(task.site, worker)
                     sites.reset(task.site, worker)
-                    episode = run_episode(browser, task, site, modules[job.module], actors[job.actor], seed=job.seed, max_steps=config.max_steps, trace=trace)
+                    episode = run_episode(
+                        browser, task, site, modules[job.module], actors[job.actor], seed=job.seed, max_steps=config.max_steps, trace=trace
+                    )
                     break
                 except (CaptureError, Error, sites.SiteError, LanguageModelError) as error:
                     reason = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
@@ -289,7 +291,9 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
 
 
 def _not_run(job: Job, task: Task, reason: str) -> Episode:
-    return Episode(job.module, job.actor, job.task, job.seed, task.site, False, 0, "infrastructure", reason, (), 0, (0, 0), {}, 0, 0, 0.0, 0.0)
+    return Episode(
+        job.module, job.actor, job.task, job.seed, task.site, False, 0, "infrastructure", reason, (), 0, (0, 0), {}, 0, 0, 0.0, 0.0
+    )
 
 
 def _cost(config: RunConfig, episode: Episode) -> float:
@@ -321,7 +325,9 @@ def _write_run_file(config: RunConfig, tasks: Sequence[Task]) -> None:
 
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in config.tasks)).hexdigest()[:16]
     data = {k: (str(v) if isinstance(v, Path) else [str(x) for x in v] if k == "tasks" else v) for k, v in asdict(config).items()}
-    (config.out / "run.json").write_text(json.dumps({"config": data, "commit": git_commit(), "tasks": len(tasks), "task_checksum": digest}, indent=1, default=str) + "\n")
+    (config.out / "run.json").write_text(
+        json.dumps({"config": data, "commit": git_commit(), "tasks": len(tasks), "task_checksum": digest}, indent=1, default=str) + "\n"
+    )
 
 
 def trace_path(folder: Path, job: Job) -> Path:

@@ -195,7 +195,14 @@ def _task(data: dict[str, Any]) -> Task:
     if not checks or not solution:
         raise ValueError("a task needs checks and a solution")
     texts = {key: str(data[key]) for key in ("id", "site", "start", "intent", "kind")}
-    return Task(**texts, checks=checks, solution=solution, user=data.get("user", ""), difficulty=data.get("difficulty", "medium"), note=data.get("note", ""))
+    return Task(
+        **texts,
+        checks=checks,
+        solution=solution,
+        user=data.get("user", ""),
+        difficulty=data.get("difficulty", "medium"),
+        note=data.get("note", ""),
+    )
 
 
 def _check(data: dict[str, Any]) -> Check:
