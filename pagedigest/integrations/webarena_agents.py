@@ -15,7 +15,7 @@ from pagedigest.integrations.webarena_text import tree_from_webarena_text
 from pagedigest.observation import Action, Observation, ObservationModule, ObservationSession
 from region4web.errors import SnapshotError
 
-__all__ = ["VIEW_ALL_MEANING", "VIEWS", "digest_environment"]
+__all__ = ["VIEWS", "VIEW_ALL_MEANING", "digest_environment"]
 
 VIEWS = ("view_all", "view_region", "find")
 VIEW_ALL_MEANING = (
