@@ -31,6 +31,9 @@ TOLD_STATES = frozenset(
         "readonly",
         "modal",
         "scrollable",
+        "rows",
+        "items",
+        "hint",
     }
 )
 TOLD_WHEN_FALSE = frozenset({"checked", "pressed", "expanded"})

@@ -1,6 +1,6 @@
 """What tells a control that has no name: title, description, alternative text, test id, icon class, position.
 
-Enters: accessibility nodes by backend id, their document and layout. Leaves: the same nodes with `description` filled.
+Enters: accessibility nodes by backend id, their document and layout. Leaves: the same nodes with `description` and the state `hint` filled.
 Also the text of an element, as the document has it.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from region4web.domsnapshot import TEXT, DomDocument
 from region4web.layout import Layout
-from region4web.properties import WIDGET_ROLES
+from region4web.properties import WIDGET_ROLES, add_property
 
 __all__ = ["SILENT", "describe_unnamed", "short_text", "shown_texts"]
 
@@ -48,7 +48,7 @@ def describe_unnamed(by_backend: dict[int, dict[str, Any]], dom: DomDocument, la
         if role not in NAMED_BY_ICON and not (role == "generic" and i in layout.clickable and not shown_texts(dom, i)):
             continue
         if hint := _hint(dom, i):
-            node["description"] = {"type": "computedString", "value": hint}
+            _describe(node, hint)
         else:
             nameless.append((node, i))
     nameless.sort(key=lambda entry: entry[1])
@@ -58,7 +58,13 @@ def describe_unnamed(by_backend: dict[int, dict[str, Any]], dom: DomDocument, la
         counted[kind] += 1
         x, y, w, h = dom.boxes.get(i, (0.0, 0.0, 0.0, 0.0))
         place = f"{_third(y + h / 2 - dom.scroll[1], viewport[1], 'top', 'middle', 'bottom')} {_third(x + w / 2, viewport[0], 'left', 'centre', 'right')}"
-        node["description"] = {"type": "computedString", "value": f"{kind} {counted[kind]} of {kinds.count(kind)}, {place}"}
+        _describe(node, f"{kind} {counted[kind]} of {kinds.count(kind)}, {place}")
+
+
+def _describe(node: dict[str, Any], text: str) -> None:
+    """`description` for who reads it, `hint` among the states for who prints the node."""
+    node["description"] = {"type": "computedString", "value": text}
+    add_property(node, "hint", text)
 
 
 def _hint(dom: DomDocument, i: int) -> str:

@@ -140,7 +140,7 @@ def _synthetic(dom: DomDocument, i: int, role: str, name: str) -> dict[str, Any]
         "role": {"type": "role", "value": role},
         "name": {"type": "computedString", "value": name},
         "description": {"type": "computedString", "value": HIDDEN_DESCRIPTION},
-        "properties": [],
+        "properties": [{"name": "hint", "value": {"type": "string", "value": HIDDEN_DESCRIPTION}}],
         "childIds": [],
         "backendDOMNodeId": backend,
     }

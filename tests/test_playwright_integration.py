@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -152,6 +153,17 @@ def test_scrolling_and_going_back_say_when_there_is_nothing_more(tools: Playwrig
     tools.scroll("bottom")
     assert "NOTE nothing scrolled: there is no more down" in tools.scroll("down").text
     assert tools.page.evaluate("scrollY") > 0
+
+
+def test_the_digest_tells_icons_apart_recovers_hidden_controls_and_never_calls_a_list_complete(method: Any, live_page: Any) -> None:
+    live_page.set_content(
+        "<main><h1>Log</h1><button class='fa fa-gear' style='width:20px;height:20px'></button><div aria-hidden=true><button>Close offer</button></div>"
+        "<div role=grid aria-label=Log aria-rowcount=5000><div role=row aria-rowindex=41><div role=gridcell>Started</div></div></div></main>"
+    )
+    text = PlaywrightDigest(live_page, "close the offer, open the settings and read the log", method=method).observe().text
+    assert re.search(r"\[\d+\] button '', hint='gear'", text)
+    assert re.search(r"\[\d+\] button 'Close offer', hint='hidden from accessibility'", text)
+    assert re.search(r"\[\d+\] grid 'Log', rows='41-41 of 5000'", text)
 
 
 def test_an_action_before_any_observation_is_refused(method: Any, live_page: Any) -> None:
