@@ -7,6 +7,7 @@ Enters: texts. Leaves: unit vectors, or one cosine a pair. The model comes from 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -53,7 +54,10 @@ def _model() -> Any:
     folder = _model_folder()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as transformers_logging
 
+    if not sys.stderr.isatty():
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
