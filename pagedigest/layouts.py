@@ -44,7 +44,6 @@ class InPlaceLayout:
     """Regions as they are now, then CHANGES since entry."""
 
     counter: TokenCounter
-    budget_tokens: int | None = None
     task: str = ""
 
     def opened(self, page: OpenPage) -> PageText:
@@ -53,7 +52,7 @@ class InPlaceLayout:
 
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """The digest at a later step."""
-        limit = CHANGES_TOKENS if self.budget_tokens is None else int(self.budget_tokens * CHANGES_SHARE)
+        limit = CHANGES_TOKENS if page.budget_tokens is None else int(page.budget_tokens * CHANGES_SHARE)
         changes = page.recent_first()
 
         def tell(printed: Collection[str]) -> RenderedChanges:
@@ -71,7 +70,7 @@ class InPlaceLayout:
             node_scores=page.selection.node_scores,
             tell=tell,
             counter=self.counter,
-            budget_tokens=self.budget_tokens,
+            budget_tokens=page.budget_tokens,
             notes=page.notes(),
             full_tokens=page.full_tokens,
         )
@@ -92,7 +91,7 @@ class InPlaceLayout:
                 page.region_map,
                 page.display_selection(),
                 counter=self.counter,
-                budget_tokens=self.budget_tokens,
+                budget_tokens=page.budget_tokens,
                 task=self.task,
                 notes=page.notes() if page.transition is None else (),
                 full_tokens=page.full_tokens,
@@ -106,7 +105,6 @@ class AppendLayout:
     """The digest at entry, unchanged, then what each step changed."""
 
     counter: TokenCounter
-    budget_tokens: int | None = None
     task: str = ""
 
     def opened(self, page: OpenPage) -> PageText:
@@ -115,7 +113,7 @@ class AppendLayout:
             page.region_map,
             page.display_selection(),
             counter=self.counter,
-            budget_tokens=None if self.budget_tokens is None else int(self.budget_tokens * ENTRY_SHARE),
+            budget_tokens=None if page.budget_tokens is None else int(page.budget_tokens * ENTRY_SHARE),
             task=self.task,
             notes=page.notes(),
             full_tokens=page.full_tokens,
@@ -135,7 +133,7 @@ class AppendLayout:
         if changes.folded > UNLISTED_LIMIT or changes.unnamed:
             return None
         title = f"CHANGES at step {step}"
-        limit = CHANGES_TOKENS if self.budget_tokens is None else int(self.budget_tokens * CHANGES_SHARE)
+        limit = CHANGES_TOKENS if page.budget_tokens is None else int(page.budget_tokens * CHANGES_SHARE)
         notes = [*page.notes(), *page.passed_alerts]
         told = render_changes(title, changes.changes, printed=frozenset(log.listed), counter=self.counter, limit_tokens=limit, notes=notes)
         if told.left_out > UNLISTED_LIMIT:
@@ -145,7 +143,7 @@ class AppendLayout:
 
     def _within_budget(self, log: PageLog, text: str, page: OpenPage) -> PageText | None:
         tokens = self.counter.count(text)
-        if self.budget_tokens is not None and tokens > self.budget_tokens:
+        if page.budget_tokens is not None and tokens > page.budget_tokens:
             return None
         tree = page.tree
         shown = tuple(key for key in log.listed if (at := tree.index_of.get(key)) is not None and tree.nodes[at].addressable)

@@ -62,6 +62,7 @@ class OpenPage:
     region_map: RegionMap
     selection: Selection
     full_tokens: int
+    budget_tokens: int | None = None
     note: str = ""
     all_page: int = 0
     viewed: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
+from pagedigest.budgets import SMALLEST_BUDGET, Budget, page_budget, view_limit
 from pagedigest.layouts import AppendLayout, InPlaceLayout, Layout, PageText
 from pagedigest.line_counts import LineCounter
 from pagedigest.observation import Action, Observation, Usage
@@ -31,14 +32,12 @@ __all__ = ["DigestSession", "PageDigest"]
 
 REMEMBERED_PAGES = 8
 """Pages an episode can come back to (another tab) without entering them anew."""
-SMALLEST_BUDGET = 120
-"""Tokens below which not even the page's first line and what was folded can be said."""
 
 LayoutName = Literal["in_place", "append"]
 
 
 class PageDigest:
-    """The method with its settings. `budget_tokens` None means no limit; `counter` None the default one.
+    """The method with its settings. `budget_tokens`: a number, a `PageShare`, None for no limit; `counter` None: the default one.
 
     `layout`: `in_place` writes regions as they are now, `append` keeps the first text and adds what changed. `store`
     keeps every state readable; it belongs to one episode.
@@ -46,9 +45,9 @@ class PageDigest:
 
     name = "pagedigest"
 
-    def __init__(self, segmenter: Segmenter, abstractor: Abstractor, selector: Selector, *, budget_tokens: int | None = None,
+    def __init__(self, segmenter: Segmenter, abstractor: Abstractor, selector: Selector, *, budget_tokens: Budget = None,
                  layout: LayoutName = "in_place", counter: TokenCounter | None = None, store: PageStore | None = None) -> None:  # fmt: skip
-        if budget_tokens is not None and budget_tokens < SMALLEST_BUDGET:
+        if isinstance(budget_tokens, int) and budget_tokens < SMALLEST_BUDGET:
             raise ValueError(f"budget_tokens must be at least {SMALLEST_BUDGET}, found {budget_tokens}")
         if layout not in ("in_place", "append"):
             raise ValueError(f"layout must be 'in_place' or 'append', found {layout!r}")
@@ -67,7 +66,7 @@ class DigestSession:
     def __init__(self, method: PageDigest, task: str) -> None:
         self.method, self.task = method, task
         kind = InPlaceLayout if method.layout == "in_place" else AppendLayout
-        self._layout: Layout = kind(method.counter, method.budget_tokens, task)
+        self._layout: Layout = kind(method.counter, task)
         self._actions: list[Action] = []
         self._pages: list[OpenPage] = []  # most recent last
         self._opened = 0
@@ -169,6 +168,7 @@ class DigestSession:
             selection = method.selector.select(Page(region_map, self.task, tuple(self._actions)))
         with self._stage("count"):
             full_tokens = full_tree_tokens(tree, method.counter)
+        budget = page_budget(method.budget_tokens, full_tokens)
         self._auxiliary = selection.auxiliary_tokens
         self._counts.update(selection.counts)
         self._counts["pages_entered"] += 1
@@ -177,7 +177,10 @@ class DigestSession:
         if reason:
             self._counts["not_ready"] += 1
         note = "; ".join(part for part in (note, f"page looks not ready: {reason}" if reason else "") if part)
-        self._pages = [*self._pages[-REMEMBERED_PAGES + 1 :], OpenPage(self._opened, self._step, region_map, selection, full_tokens, note)]
+        self._pages = [
+            *self._pages[-REMEMBERED_PAGES + 1 :],
+            OpenPage(self._opened, self._step, region_map, selection, full_tokens, budget, note),
+        ]
 
     def _text(self, event: PageEvent) -> PageText:
         page = self.page
@@ -203,7 +206,9 @@ class DigestSession:
         if command.name == "view_all":
             page.all_page = command.page
         with self._stage("render"):
-            return view_text(page, command, counter=self.method.counter, budget_tokens=self.method.budget_tokens, store=self.method.store)
+            return view_text(
+                page, command, counter=self.method.counter, budget_tokens=view_limit(self.method.budget_tokens), store=self.method.store
+            )
 
     def _observation(self, text: PageText, kind: str) -> Observation:
         page = self.page

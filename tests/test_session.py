@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagedigest.budgets import PageShare
 from pagedigest.line_counts import LineCounter
 from pagedigest.observation import Action, Observation
 from pagedigest.page_state import full_tree_tokens
@@ -482,3 +483,22 @@ def test_a_step_within_a_page_is_quick_and_linear(layout: str) -> None:
     small, large = step_seconds(500, layout), step_seconds(4000, layout)
     assert small < 0.06, "2,500 nodes; 0.015 s on an idle core"
     assert large < small * 8 * 3
+
+
+def test_a_share_of_the_page_limits_large_pages_more_than_small_ones() -> None:
+    method = PageDigest(Sections(), Landmarks(), First(0, 1), budget_tokens=PageShare(0.3, smallest=200, largest=900))
+    small, medium, large = (
+        method.start("x").observe(
+            AXTree.from_text("RootWebArea 'M'\n\t[2] main ''\n" + "\n".join(f"\t\t[{k}] link 'Chapter {k}'" for k in range(10, 10 + n)))
+        )
+        for n in (5, 100, 900)
+    )
+    assert len(small.shown) == 5
+    assert medium.usage.tokens <= 0.3 * medium.usage.full_tokens
+    assert large.usage.tokens <= 900
+
+
+@pytest.mark.parametrize(("share", "smallest", "largest"), [(0.0, 400, 2000), (1.5, 400, 2000), (0.3, 10, 2000), (0.3, 500, 400)])
+def test_a_share_that_cannot_be_kept_is_refused(share: float, smallest: int, largest: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        PageShare(share, smallest, largest)

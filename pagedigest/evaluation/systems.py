@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pagedigest.budgets import PageShare
 from pagedigest.modules.ablations import ElementSelection, WithoutPersistence, WithoutViews
 from pagedigest.modules.bm25 import BM25Chunks
 from pagedigest.modules.embedding import EmbeddingChunks
@@ -44,7 +45,9 @@ def default_parts(segmenter: str = "best", abstractor: str = "embedded", model: 
 
 
 def _digest(parts: Parts, budget: int | None, selector: Selector | None = None, **changed: object) -> ObservationModule:
-    return PageDigest(parts.segmenter, parts.abstractor, selector or HybridSelector(), budget_tokens=budget, **changed)  # type: ignore[arg-type]
+    """PageDigest; without a budget a share of each page, and no limit where everything or nothing is selected."""
+    limit = budget if budget is not None or isinstance(selector, (All, Nothing)) else PageShare()
+    return PageDigest(parts.segmenter, parts.abstractor, selector or HybridSelector(), budget_tokens=limit, **changed)  # type: ignore[arg-type]
 
 
 def _model(parts: Parts, name: str) -> LanguageModel:
