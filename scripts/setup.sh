@@ -62,16 +62,20 @@ set_up_environment() {
     installed_state "$extras" >"$stamp"
 }
 
+# `timeout` where there is one (macOS has none).
+limited() {
+    if command -v timeout >/dev/null 2>&1; then timeout "$@"; else "${@:2}"; fi
+}
+
 # Tells whether a browser starts at all: a snap stub or a binary without its libraries does not.
 browser_runs() {
-    [ -x "$1" ] && timeout 30 "$1" --version >/dev/null 2>&1
+    [ -x "$1" ] && limited 30 "$1" --version >/dev/null 2>&1
 }
 
 existing_browser() {
     local candidate
-    for candidate in "${REGION4WEB_BROWSER:-}" google-chrome google-chrome-stable chromium chromium-browser microsoft-edge \
+    for candidate in google-chrome google-chrome-stable chromium chromium-browser microsoft-edge \
         "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" "/Applications/Chromium.app/Contents/MacOS/Chromium"; do
-        [ -n "$candidate" ] || continue
         candidate="$(command -v "$candidate" 2>/dev/null || true)"
         if [ -n "$candidate" ] && browser_runs "$candidate"; then
             printf '%s\n' "$candidate"
@@ -99,8 +103,9 @@ apt_install() {
     say "Installing the system packages $*"
     local log
     log="$(mktemp)"
-    if as_root apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 update -qq >"$log" 2>&1 \
-        && as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 install -y -qq --no-install-recommends "$@" >"$log" 2>&1; then
+    # A third-party source that cannot be updated need not matter.
+    as_root apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 update -qq >"$log" 2>&1 || true
+    if as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 install -y -qq --no-install-recommends "$@" >"$log" 2>&1; then
         rm -f "$log"
         return 0
     fi
@@ -118,10 +123,16 @@ find_browser() {
     local browser
     driver_runs || apt_install libatomic1 || true
     driver_runs || fail "playwright does not start: $("$PYTHON" -m playwright --version 2>&1 | tail -n 1); on Debian: apt-get install libatomic1, as root"
+    if [ -n "${REGION4WEB_BROWSER:-}" ]; then
+        browser="$(command -v "$REGION4WEB_BROWSER" || true)"
+        browser_runs "$browser" || fail "REGION4WEB_BROWSER names '$REGION4WEB_BROWSER', which does not run; unset it to have a browser found"
+        printf '%s\n' "$browser"
+        return
+    fi
     browser="$(existing_browser)"
     if [ -z "$browser" ]; then
         say "No Chrome or Chromium found: downloading playwright's Chromium (a minute or two)"
-        timeout 600 "$PYTHON" -m playwright install chromium >/dev/null 2>&1 || say "The download failed"
+        limited 600 "$PYTHON" -m playwright install chromium >/dev/null 2>&1 || say "The download failed"
         browser="$(existing_browser)"
     fi
     if [ -z "$browser" ]; then
