@@ -14,6 +14,7 @@ carry `"frame": "f1"`, else frames are numbered in document order.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -25,7 +26,10 @@ from typing import Any
 
 from region4web.errors import SnapshotError
 
-__all__ = ["Box", "Snapshot", "load_snapshot", "save_snapshot"]
+__all__ = ["Box", "Snapshot", "load_snapshot", "parse_snapshot", "save_snapshot"]
+
+LARGEST_FILE = 1 << 30
+"""Bytes of JSON beyond which a file is refused: what a small gzip file unpacks to has no other bound."""
 
 Box = tuple[float, float, float, float]
 """x, y, width, height in CSS pixels from the page's origin."""
@@ -112,21 +116,27 @@ class Snapshot:
 def load_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Read a `*.json` or `*.json.gz` snapshot. Raises SnapshotError (content) or FileNotFoundError."""
     path = Path(path)
-    raw = path.read_bytes()
+    return parse_snapshot(path.read_bytes(), source=str(path))
+
+
+def parse_snapshot(raw: bytes, *, source: str = "snapshot") -> Snapshot:
+    """The snapshot that a file's bytes hold, gzipped or not. Raises SnapshotError that names `source`."""
     if raw[:2] == b"\x1f\x8b":
         try:
-            raw = gzip.decompress(raw)
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(LARGEST_FILE + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise SnapshotError(f"{path}: damaged gzip file ({error}); capture the page again") from error
+            raise SnapshotError(f"{source}: damaged gzip file ({error}); capture the page again") from error
+    if len(raw) > LARGEST_FILE:
+        raise SnapshotError(f"{source}: holds more than {LARGEST_FILE >> 20} MiB of JSON; no page is that large")
     try:
         data = json.loads(raw.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError as error:
-        raise SnapshotError(f"{path}: not UTF-8 text (byte {error.start}); a snapshot is JSON, optionally gzipped") from error
+        raise SnapshotError(f"{source}: not UTF-8 text (byte {error.start}); a snapshot is JSON, optionally gzipped") from error
     except RecursionError as error:
-        raise SnapshotError(f"{path}: JSON nested too deep; a snapshot holds a flat list of nodes") from error
+        raise SnapshotError(f"{source}: JSON nested too deep; a snapshot holds a flat list of nodes") from error
     except ValueError as error:
-        raise SnapshotError(f"{path}: not valid JSON ({error}); capture the page again") from error
-    return Snapshot.from_json(data, source=str(path))
+        raise SnapshotError(f"{source}: not valid JSON ({error}); capture the page again") from error
+    return Snapshot.from_json(data, source=source)
 
 
 def save_snapshot(snapshot: Snapshot, path: str | os.PathLike[str]) -> Path:

@@ -1,13 +1,14 @@
 """Small trees and snapshots for tests, and hypothesis strategies for sound and malformed ones.
 
 `tree("...")` reads flattened text with four spaces or a tab a level; `snapshot(...)` and `node(...)` build CDP nodes.
-Strategies: `trees()`, `cuts(tree)`, `cdp_nodes()` (sound), `broken_nodes()` (anything JSON can hold), `json_values()`.
+`random_tree` and `random_nodes` make many quickly. Strategies: `trees()`, `cuts(tree)`, `cdp_nodes()` (sound), `broken_nodes()` (anything JSON can hold), `json_values()`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,99 @@ def cdp_nodes(draw: st.DrawFn, max_nodes: int = 24) -> list[dict[str, Any]]:
             entry["parentId"] = str(parent[i] + 1)
         found.append(entry)
     return found
+
+
+def random_tree(random: Random, max_nodes: int = 16) -> AXTree:
+    """A tree like those of `trees()`, from a generator: many times faster, and it does not shrink."""
+    parent, path, nodes = [-1], [0], []
+    numbers = random.sample(range(1, 40), max_nodes)
+    for i in range(1, random.randint(1, max_nodes)):
+        del path[random.randint(0, len(path) - 1) + 1 :]
+        parent.append(path[-1])
+        path.append(i)
+    for i in range(len(parent)):
+        addressable = random.random() < 0.75
+        nodes.append(
+            AXNode(
+                id=f"{random.choice(('', '', 'f1:'))}{numbers[i]}" if addressable else f"_{numbers[i]}",
+                role=random.choice(ROLES) if i else "RootWebArea",
+                name=_random_text(random),
+                value=random.choice((None, None, True, 0.5, -7, "Pending", "\n[9] x ''")),
+                states=tuple(
+                    (name, random.choice((True, False, "true", "mixed", 3, "a'b")))
+                    for name in ("checked", "expanded", "focused")
+                    if random.random() < 0.2
+                ),
+                url=random.choice((None, None, "http://shop.test/a", "x' [1]")),
+                box=random.choice((None, (0.0, 0.0, 10.0, 10.0))),
+                visible=random.random() < 0.8,
+                addressable=addressable,
+            )
+        )
+    return AXTree(
+        tuple(nodes), np.asarray(parent, dtype=np.int32), url=random.choice(("http://shop.test/", "http://shop.test/b", "")), title="Shop"
+    )
+
+
+def random_nodes(random: Random, max_nodes: int = 8) -> list[dict[str, Any]]:
+    """Nodes like those of `broken_nodes()`, from a generator."""
+    wild: tuple[Any, ...] = (
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1.5,
+        float("nan"),
+        10**400,
+        "",
+        "x",
+        "\ud800",
+        [],
+        [1],
+        {},
+        {"value": []},
+        {"value": None},
+    )
+    ids = ("1", "2", "3", "4", "5", "6", 1, 2, 3, *wild)
+
+    def field() -> Any:
+        return (
+            {"value": random.choice(wild) if random.random() < 0.3 else _random_text(random)}
+            if random.random() < 0.9
+            else random.choice(wild)
+        )
+
+    found = []
+    for i in range(random.randint(1, max_nodes)):
+        entry: dict[str, Any] = {
+            "nodeId": str(i + 1) if random.random() < 0.7 else random.choice(ids),
+            "role": {"value": random.choice((*ROLES, "RootWebArea", "none", "a b"))},
+        }
+        for key, chance in (("parentId", 0.5), ("backendDOMNodeId", 0.7), ("browsergym_id", 0.5), ("frame", 0.1), ("ignored", 0.2)):
+            if random.random() < chance:
+                entry[key] = random.choice((*ids, "a3", "f1", "a] b")) if key != "ignored" else random.choice((True, True, *wild))
+        if random.random() < 0.7:
+            entry["childIds"] = [random.choice(ids) for _ in range(random.randint(0, 4))] if random.random() < 0.9 else random.choice(wild)
+        for key in ("role", "name", "value", "description"):
+            if random.random() < (0.8 if key == "name" else 0.15):
+                entry[key] = field()
+        if random.random() < 0.4:
+            names = ("url", "checked", "focused", "live", "a b", None)
+            entry["properties"] = (
+                [{"name": random.choice(names), "value": field()} for _ in range(2)] if random.random() < 0.9 else random.choice(wild)
+            )
+        found.append(entry)
+    return found
+
+
+def _random_text(random: Random) -> str:
+    if random.random() < 0.6:
+        return random.choice(NAMES)
+    return "".join(
+        chr(random.choice((random.randint(0, 255), random.randint(0, 0xFFFF), random.randint(0, 0x10FFFF), 10, 39, 92, 91)))
+        for _ in range(random.randint(0, 10))
+    )
 
 
 def json_values(max_leaves: int = 12) -> st.SearchStrategy[Any]:

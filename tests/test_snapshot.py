@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from region4web import Snapshot, load_snapshot, save_snapshot
 from region4web.errors import SnapshotError
+from region4web.snapshot import parse_snapshot
 from tests.builders import GOLD, json_values, node, snapshot
 
 SHOP = snapshot(
@@ -77,6 +78,14 @@ def test_a_malformed_file_is_refused_in_one_line_that_names_it(tmp_path: Path, c
         load_snapshot(path)
     assert str(refused.value).startswith(f"{path}: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_small_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("region4web.snapshot.LARGEST_FILE", 1 << 20)
+    bomb = gzip.compress(b" " * (3 << 20))
+    assert len(bomb) < 10_000
+    with pytest.raises(SnapshotError, match="bomb: holds more than 1 MiB of JSON"):
+        parse_snapshot(bomb, source="bomb")
 
 
 def test_a_missing_file_is_a_file_not_found() -> None:
