@@ -38,7 +38,10 @@ def tree():
     return AXTree.from_text(PAGE, url="http://127.0.0.1/orders")
 
 
-def task(*steps, checks=(Check(answer_all=("12.50",)),)):
+TOTAL = (Check(answer_all=("12.50",)),)
+
+
+def task(*steps, checks=TOTAL):
     return Task("t", "shop", "/", "What is the total?", "information", checks, tuple(steps))
 
 
