@@ -38,13 +38,13 @@ def view_text(
     lines, told, opened = _lines(page, command, store)
     head = _Head(page, counter, limit, told, command)
     # Room for lines is the same on every page, whatever the page's own first line and changes take.
-    most = _changes(page, (), counter, limit) if command.name != "read" else RenderedChanges("", ())
+    most = _changes(page, (), counter, int(limit * CHANGES_SHARE)) if command.name != "read" else RenderedChanges("", ())
     room = limit - counter.count(head.text(999, 999, 99999)) - counter.count(most.text + "\n")
     if room < SMALLEST_PAGE:
         most = RenderedChanges("", ())
         room = limit - counter.count(head.text(999, 999, 99999)) - 2
     view = paginate(lines, counter=counter, limit_tokens=room, page=command.page)
-    changes = _changes(page, view.ids, counter, limit) if most.text else most
+    changes = _changes(page, view.ids, counter, counter.count(most.text)) if most.text else most  # may read differently, not longer
     body = [*view.lines, *([changes.text] if changes.text else [])]
     text, tokens = head.with_own_count(view, body)
     return PageText(text, (*view.ids, *changes.ids), tokens, opened)
@@ -119,11 +119,9 @@ def _stored_lines(address: str, store: PageStore | None) -> list[ViewLine]:
     return [ViewLine(_LISTED_ID.sub(r"\1\2", line)) for line in text.split("\n")]
 
 
-def _changes(page: OpenPage, printed: Sequence[str], counter: TokenCounter, limit: int) -> RenderedChanges:
+def _changes(page: OpenPage, printed: Sequence[str], counter: TokenCounter, limit_tokens: int) -> RenderedChanges:
     changes = page.recent_first()
     if not changes and not page.passed_alerts:
         return RenderedChanges("", ())
     title = f"CHANGES since this page was opened at step {page.opened_at}"
-    return render_changes(
-        title, changes, printed=frozenset(printed), counter=counter, limit_tokens=int(limit * CHANGES_SHARE), notes=page.passed_alerts
-    )
+    return render_changes(title, changes, printed=frozenset(printed), counter=counter, limit_tokens=limit_tokens, notes=page.passed_alerts)
