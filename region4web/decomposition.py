@@ -17,19 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.axtree import AXTree
+from region4web.consensus import consensus_cuts
 from region4web.errors import MissingExtraError, WeightsError
 from region4web.features import FEATURE_NAMES, PAPER_FEATURE_NAMES, node_features, paper_features
 from region4web.regions import Partition
-from region4web.skeleton import skeleton
+from region4web.skeleton import Skeleton, skeleton
 
 if TYPE_CHECKING:
     from region4web.edge_model import Ensemble, PaperModel
 
-__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "weights_folder"]
+__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "divide_oversized", "ensemble_cuts", "weights_folder"]
 
 SHIPPED_WEIGHTS = ("best", "paper")
+PAGE_TO_DIVIDE = 300
+"""Nodes from which a page is looked over for regions that hold most of it."""
+LARGEST_SHARE, LEAST_SHARE = 0.4, 0.02
+"""Of the page: what a region may hold, and what a further cut has to take out of it."""
+CERTAIN_ENOUGH = 0.1
 _SETTINGS = {
-    "best": ("features", "threshold", "members", "width", "hidden", "blocks", "smallest"),
+    "best": ("features", "region_cost", "members", "width", "hidden", "blocks", "smallest"),
     "paper": ("features", "threshold", "smallest"),
 }
 
@@ -60,30 +66,77 @@ class LearnedSegmenter:
         self.folder = weights_folder(weights)
         self.threads = threads
         self.config = _read_config(self.folder / "config.json")
-        self.threshold = float(self.config["threshold"])
         self._model = _load_model(self.folder, self.config)
 
     def cut_probability(self, tree: AXTree) -> npt.NDArray[np.float32]:
-        """(N,) probability that the edge above each node is cut; 0 where no cut is considered."""
+        """(N,) probability that the edge above each node is cut, the mean of an ensemble; 0 where no cut is considered."""
+        bones, found = self._probabilities(tree)
+        probability = np.zeros(len(tree), dtype=np.float32)
+        probability[bones.index] = found.mean(axis=0)
+        probability[0] = 0
+        return probability
+
+    def segment(self, tree: AXTree) -> Partition:
+        bones, found = self._probabilities(tree)
+        if self.config["variant"] == "paper":
+            cuts = (np.flatnonzero(found[0, 1:] >= self.config["threshold"]) + 1).tolist()
+        else:
+            cuts = ensemble_cuts(bones, found, region_cost=float(self.config["region_cost"]))
+        return Partition.from_cuts(tree, bones.index[cuts].tolist())
+
+    def _probabilities(self, tree: AXTree) -> tuple[Skeleton, npt.NDArray[np.float32]]:
+        """(M, K) of each member for each kept node."""
         import torch
 
         from region4web.edge_model import PaperModel, batch_trees
 
         bones = skeleton(tree, int(self.config["smallest"]))
-        features = paper_features(tree) if isinstance(self._model, PaperModel) else node_features(tree)
-        probability = np.zeros(len(tree), dtype=np.float32)
         with torch.inference_mode(), _torch_threads(self.threads):
-            batch = batch_trees([(bones, features)])
             if isinstance(self._model, PaperModel):
-                found = self._model.cut_probability(batch, self.threshold)
-            else:
-                found = self._model.cut_probability(batch)
-            probability[bones.index] = found.numpy()
-        probability[0] = 0
-        return probability
+                batch = batch_trees([(bones, paper_features(tree))])
+                return bones, self._model.cut_probability(batch, float(self.config["threshold"])).numpy()[None]
+            return bones, self._model.cut_probabilities(batch_trees([(bones, node_features(tree))])).numpy()
 
-    def segment(self, tree: AXTree) -> Partition:
-        return Partition.from_cuts(tree, np.flatnonzero(self.cut_probability(tree) >= self.threshold))
+
+def ensemble_cuts(bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float) -> list[int]:
+    """Skeleton positions at which an ensemble cuts, rising. `probabilities` (M, K)."""
+    cuts = consensus_cuts(bones, probabilities, region_cost=region_cost)
+    return divide_oversized(bones, cuts, probabilities.mean(axis=0))
+
+
+def divide_oversized(
+    bones: Skeleton, cuts: list[int], probability: npt.NDArray[np.float32], *, certain: float = CERTAIN_ENOUGH
+) -> list[int]:
+    """More cuts in regions that hold over 40% of a page of 300 nodes or more, as far as the tree offers them.
+
+    The most probable node is cut next, of those that take between 2% and 40% of the page out of the region. In the page's own
+    region, which owns what nobody else owns, any probability will do; elsewhere it takes `certain`, for a long
+    result list or table is rightly one region.
+    """
+    total = int(bones.weight.sum())
+    if total < PAGE_TO_DIVIDE:
+        return cuts
+    chosen = list(cuts)
+    settled: set[int] = set()
+    while True:
+        region = np.zeros(len(bones), dtype=np.int64)
+        for root in sorted(chosen):
+            region[root : bones.end[root]] = root
+        held = np.bincount(region, weights=bones.weight, minlength=len(bones))
+        oversized = [root for root in np.flatnonzero(held > LARGEST_SHARE * total).tolist() if root not in settled]
+        if not oversized:
+            return sorted(chosen)
+        root = oversized[0]
+        own = np.cumsum(np.append(0, np.where(region == root, bones.weight, 0)))
+        taken = own[bones.end] - own[:-1]
+        offered = (
+            (region == root) & (taken >= LEAST_SHARE * total) & (taken <= LARGEST_SHARE * total) & (probability >= (certain if root else 0))
+        )
+        offered[root] = False
+        if offered.any():
+            chosen.append(int(np.argmax(np.where(offered, probability, -1))))
+        else:
+            settled.add(root)
 
 
 @contextmanager

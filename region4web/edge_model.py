@@ -141,24 +141,17 @@ class ContextModel(nn.Module):
         logits: Tensor = self.classifier(torch.cat([h, h[batch.parent]], dim=1))
         return logits[:, 0]
 
-    def cut_probability(self, batch: TreeBatch) -> Tensor:
-        """(K,) probability that the edge above each node is cut; that of a root means nothing."""
-        return torch.sigmoid(self(batch))
-
 
 class Ensemble(nn.Module):
-    """Several models that vote: the mean of their probabilities."""
+    """Several models that vote."""
 
     def __init__(self, members: Sequence[ContextModel]) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def cut_probability(self, batch: TreeBatch) -> Tensor:
-        """(K,) mean probability that the edge above each node is cut."""
-        total = torch.zeros(len(batch))
-        for member in self.members:
-            total += member.cut_probability(batch)
-        return total / len(self.members)
+    def cut_probabilities(self, batch: TreeBatch) -> Tensor:
+        """(M, K) each member's probability that the edge above each node is cut."""
+        return torch.stack([torch.sigmoid(member(batch)) for member in self.members])
 
 
 def _layers(*widths: int) -> nn.Sequential:

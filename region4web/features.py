@@ -1,4 +1,4 @@
-"""What the decomposition models see of a tree: one role and a row of numbers a node, by plain counting.
+"""What the decomposition models see of a tree: one role and a row of numbers a node, by counting.
 
 Enters: an `AXTree`. Leaves: arrays in node order. Boxes are not read: saved pages have misleading ones, and trials
 were worse with them. Everything is linear in N: subtrees are contiguous ranges of a preorder, so what a subtree holds
@@ -7,7 +7,6 @@ is a difference of two running sums. Symbols: N nodes, F numbers a node.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.axtree import AXNode, AXTree, IntArray
+from region4web.name_kinds import KINDS, letters, name_kind
 from region4web.roles import ROLE_INDEX, UNKNOWN_ROLE
+from region4web.words import WORD_DIMENSIONS, WordTable, shipped_words
 
 __all__ = ["FEATURE_NAMES", "PAPER_FEATURE_NAMES", "NodeFeatures", "node_features", "paper_features", "role_indices"]
 
@@ -48,21 +49,7 @@ for _number, _roles in enumerate(ROLE_CLASSES.values()):
         if _role in ROLE_INDEX:
             _CLASS_OF_ROLE[ROLE_INDEX[_role]] = _number
 
-TEXT_KINDS = ("number", "price", "copyright", "mail", "arrow", "account", "search", "social", "consent", "language")
-_TEXT_KIND = re.compile(
-    r"(?P<number>^[\W\d]*\d[\W\d]*$)|(?P<price>[$€£¥₹₽]\s?\d|\d\s?(?:[€£₽]|zł|kr\b|Kč|руб))|(?P<copyright>©|\(c\)|copyright|all rights)"
-    r"|(?P<mail>\S@\S+\.\w|^\+?[\d\s().-]{8,}$)|(?P<arrow>^[«»‹›<>←→/|·>\u2039-\u203a\u25b6\u276f.…]+$|\bnext\b|\bprev(?:ious)?\b|weiter|suivant|siguiente|próxim|далее)"
-    r"|(?P<account>\b(?:log ?in|log ?out|sign ?(?:in|up|out)|register|my account|anmelden|connexion|iniciar sesi|entrar|войти|регистрац|registr)|password|username)"
-    r"|(?P<search>\bsearch\b|suche|recherche|buscar|поиск|szukaj|zoek|cerca\b|検索|搜索)"
-    r"|(?P<social>facebook|twitter|instagram|linkedin|youtube|pinterest|whatsapp|tiktok|\brss\b|telegram|reddit)"
-    r"|(?P<consent>cookie|\bgdpr\b|consent|privacy)"
-    r"|(?P<language>^(?:english|deutsch|français|español|italiano|português|русский|polski|nederlands|中文|日本語|[a-z]{2})$)",
-    re.IGNORECASE,
-)
 LINK_KINDS = ("same_page", "outward", "script", "contact")
-_TEXT_INDEX = {name: number + 1 for number, name in enumerate(TEXT_KINDS)}
-NAME_READ = 80
-"""Characters of a name that are looked at for its kind."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +85,58 @@ def paper_features(tree: AXTree) -> NodeFeatures:
 
 
 def node_features(tree: AXTree) -> NodeFeatures:
-    """The numbers of the `best` model, see FEATURE_NAMES. All are of order one."""
+    """The numbers of the `best` model, see FEATURE_NAMES. All are of order one. Raises WeightsError without a word table."""
     roles = role_indices(tree)
-    columns = _columns(tree, roles)
-    numbers = np.empty((len(tree), len(columns)), dtype=np.float32)
-    for k, column in enumerate(columns.values()):
+    names = _NameFacts.of(tree, shipped_words())
+    counted = _columns(tree, roles, names)
+    numbers = np.empty((len(tree), len(FEATURE_NAMES)), dtype=np.float32)
+    for k, column in enumerate(counted.values()):
         numbers[:, k] = column
+    mean_word, words = names.word_means(tree)
+    numbers[:, len(counted) : -1] = mean_word
+    numbers[:, -1] = np.log1p(words)
     return NodeFeatures(roles, numbers)
 
 
-def _columns(tree: AXTree, roles: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+@dataclass(frozen=True)
+class _NameFacts:
+    """`kinds` (N,): see name_kinds. `rows`: table rows of the known words of all names in node order, (T,);
+    `offsets` (N + 1,): where each node's begin.
+    """
+
+    kinds: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    table: WordTable
+
+    @classmethod
+    def of(cls, tree: AXTree, table: WordTable) -> _NameFacts:
+        facts: dict[str, tuple[int, list[int]]] = {"": (0, [])}
+        row_of = table.row_of
+        kinds = [0] * len(tree)
+        rows: list[int] = []
+        offsets = [0] * (len(tree) + 1)
+        for i, node in enumerate(tree.nodes):
+            if i:  # the page's title is not content
+                fact = facts.get(node.name)
+                if fact is None:
+                    words = letters(node.name)
+                    fact = facts[node.name] = (name_kind(node.name, words), [row_of[word] for word in words if word in row_of])
+                kinds[i] = fact[0]
+                rows += fact[1]
+            offsets[i + 1] = len(rows)
+        return cls(np.asarray(kinds, dtype=np.int64), np.asarray(rows, dtype=np.int64), np.asarray(offsets, dtype=np.int64), table)
+
+    def word_means(self, tree: AXTree) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """(N, D) mean vector of the known words of each subtree, and (N,) their number."""
+        sums = np.zeros((len(self.rows) + 1, WORD_DIMENSIONS))
+        np.cumsum(self.table.vectors[self.rows], axis=0, dtype=np.float64, out=sums[1:])
+        first, last = self.offsets[:-1], self.offsets[tree.end]
+        words = last - first
+        return (sums[last] - sums[first]) / np.maximum(words, 1)[:, None], words
+
+
+def _columns(tree: AXTree, roles: npt.NDArray[np.int64], names: _NameFacts) -> dict[str, npt.NDArray[Any]]:
     n = len(tree)
     parent = tree.parent.astype(np.int64)
     parent[0] = 0
@@ -122,7 +151,7 @@ def _columns(tree: AXTree, roles: npt.NDArray[np.int64]) -> dict[str, npt.NDArra
 
     # Own content.
     length = np.fromiter((len(node.name) for node in tree.nodes), dtype=np.int64, count=n)
-    text_kind, link_kind = _kinds(tree)
+    link_kind = _link_kinds(tree)
     classes = _CLASS_OF_ROLE[roles]
     columns["depth"] = depth / 10
     columns["depth_share"] = depth / max(1, int(depth.max()))
@@ -161,8 +190,8 @@ def _columns(tree: AXTree, roles: npt.NDArray[np.int64]) -> dict[str, npt.NDArra
     columns["listed"] = in_list
     columns["linked"] = in_link
     actionable = np.maximum(counts["link"] + counts["button"] + counts["field"] + counts["text"], 1)
-    for number, name in enumerate(TEXT_KINDS, 1):
-        hits = _subtree_sum(text_kind == number, end)
+    for number, name in enumerate(KINDS, 1):
+        hits = _subtree_sum(names.kinds == number, end)
         columns[f"{name}_names"] = np.minimum(hits / actionable, 2)
         columns[f"any_{name}_name"] = hits > 0
     for number, name in enumerate(LINK_KINDS, 1):
@@ -204,7 +233,19 @@ def _columns(tree: AXTree, roles: npt.NDArray[np.int64]) -> dict[str, npt.NDArra
     biggest = np.zeros(n)
     np.maximum.at(biggest, parent[1:], size[1:])
     columns["biggest_child"] = biggest / np.maximum(size - 1, 1)
-    columns["big_children"] = np.log1p(np.bincount(parent[1:], weights=size[1:] >= 3, minlength=n))
+    for least in (3, 8, 15):
+        big = np.bincount(parent[1:], weights=size[1:] >= least, minlength=n)
+        columns[f"children_of_{least}"] = np.log1p(big)
+    below = np.maximum(children, 1)
+    mean_size = (size - 1) / below
+    columns["mean_child"] = np.log1p(mean_size)
+    spread = np.sqrt(np.maximum(np.bincount(parent[1:], weights=np.square(size[1:].astype(float)), minlength=n) / below - mean_size**2, 0))
+    columns["uneven_children"] = spread / np.maximum(mean_size, 1)
+    columns["characters_per_child"] = np.log1p(total_characters / below)
+    columns["controls_per_child"] = np.minimum(controls / below, 4)
+    with_heading = np.bincount(parent[1:], weights=counts["heading"][1:] > 0, minlength=n)
+    columns["children_with_heading"] = np.log1p(with_heading)
+    columns["share_with_heading"] = with_heading / below
     heading = classes == CLASS_NAMES.index("heading")
     columns["child_headings"] = np.log1p(np.bincount(parent[1:], weights=heading[1:], minlength=n))
     columns["first_child_heading"] = ~leaf & heading[first_child]
@@ -277,24 +318,15 @@ def _alike_siblings(parent: npt.NDArray[np.int64], key: npt.NDArray[np.int64], n
     return alike
 
 
-def _kinds(tree: AXTree) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(N,) kind of each node's name and of its link, 0 for none."""
+def _link_kinds(tree: AXTree) -> npt.NDArray[np.int64]:
+    """(N,) where each link leads, counted from 1 in LINK_KINDS; 0 for elsewhere on the site and for what is no link."""
     host = urlsplit(tree.url).hostname if tree.url else None
     base = tree.url.split("#", 1)[0]
-    text_kind = [0] * len(tree)
-    link_kind = [0] * len(tree)
-    seen: dict[str, int] = {}
-    for i, node in enumerate(tree.nodes):
-        name = node.name
-        if name and i:
-            kind = seen.get(name)
-            if kind is None:
-                found = _TEXT_KIND.search(name[:NAME_READ])
-                kind = seen[name] = _TEXT_INDEX[found.lastgroup] if found and found.lastgroup else 0
-            text_kind[i] = kind
-        if node.role == "link" and node.url:
-            link_kind[i] = _link_kind(node.url, base, host)
-    return np.asarray(text_kind, dtype=np.int64), np.asarray(link_kind, dtype=np.int64)
+    return np.fromiter(
+        (_link_kind(node.url, base, host) if node.url and node.role == "link" else 0 for node in tree.nodes),
+        dtype=np.int64,
+        count=len(tree),
+    )
 
 
 def _link_kind(url: str, base: str, host: str | None) -> int:
@@ -311,4 +343,9 @@ def _link_kind(url: str, base: str, host: str | None) -> int:
 
 
 _ONE_NODE = AXTree((AXNode("1", "RootWebArea"),), np.asarray([-1], dtype=np.int32))
-FEATURE_NAMES: tuple[str, ...] = tuple(_columns(_ONE_NODE, role_indices(_ONE_NODE)))
+_NO_WORDS = WordTable({}, np.zeros((0, WORD_DIMENSIONS), dtype=np.float32))
+FEATURE_NAMES: tuple[str, ...] = (
+    *_columns(_ONE_NODE, role_indices(_ONE_NODE), _NameFacts.of(_ONE_NODE, _NO_WORDS)),
+    *(f"word_{k}" for k in range(WORD_DIMENSIONS)),
+    "words",
+)

@@ -29,6 +29,7 @@ class Skeleton:
 
     `index`: position in the whole tree, rising, first 0. `parent`, `end`: as in `AXTree`, in skeleton positions,
     except `parent[0] == 0`. `before`, `after`: the kept sibling on either side, the node itself where there is none.
+    `weight`: nodes of the whole tree that go with a kept node, itself and what was left out below it.
     """
 
     index: Indices
@@ -36,6 +37,7 @@ class Skeleton:
     end: Indices
     before: Indices
     after: Indices
+    weight: Indices
 
     def __len__(self) -> int:
         return len(self.index)
@@ -59,4 +61,6 @@ def skeleton(tree: AXTree, smallest: int = SMALLEST_REGION) -> Skeleton:
     together = parent[order[1:]] == parent[order[:-1]]
     before[order[1:][together]] = order[:-1][together]
     after[order[:-1][together]] = order[1:][together]
-    return Skeleton(index, parent, upto[end[index]], before, after)
+    sizes = end[index] - index
+    weight = sizes - np.bincount(parent[1:], weights=sizes[1:], minlength=k).astype(np.int64)
+    return Skeleton(index, parent, upto[end[index]], before, after, weight)

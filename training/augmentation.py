@@ -1,6 +1,6 @@
 """Variations of an annotated page, so that a model does not lean on what a page happens to have.
 
-Enters: a tree and its cut nodes. Leaves: another tree with its cuts. Whole regions go, wrappers are dissolved,
+Enters: a tree and its cut nodes. Leaves: another tree, and where each of its nodes was. Whole regions go, wrappers are dissolved,
 landmark roles become `generic`, long runs of alike children get shorter. Preorder and labels stay true.
 """
 
@@ -49,7 +49,7 @@ class Augmentation:
     shorten_run: float = 0.3
 
     def __call__(self, tree: AXTree, cuts: Collection[int], rng: random.Random) -> tuple[AXTree, npt.NDArray[np.int64]]:
-        """A varied tree and the indices of its cut nodes."""
+        """A varied tree, and for each of its nodes the index it had in `tree`. No node of `cuts` is dissolved."""
         cut = set(cuts)
         gone = self._gone(tree, cut, rng)
         dissolved = [False] * len(tree)
@@ -61,20 +61,19 @@ class Augmentation:
             elif node.role in LANDMARKS:
                 hidden[i] = rng.random() < self.hide_landmark
         place = [0] * len(tree)  # of the node itself, or of what stands in for it
-        nodes, parent, kept_cuts = [tree.nodes[0]], [-1], []
+        nodes, parent, origin = [tree.nodes[0]], [-1], [0]
         for i, above in enumerate(tree.parent.tolist()):
             if i == 0:
                 continue
             place[i] = place[above]
             if gone[i] or dissolved[i]:
                 continue
-            if i in cut:
-                kept_cuts.append(len(nodes))
+            origin.append(i)
             parent.append(place[above])
             place[i] = len(nodes)
             nodes.append(replace(tree.nodes[i], role="generic") if hidden[i] else tree.nodes[i])
         varied = AXTree(tuple(nodes), np.asarray(parent, dtype=np.int32), url=tree.url, title=tree.title)
-        return varied, np.asarray(kept_cuts, dtype=np.int64)
+        return varied, np.asarray(origin, dtype=np.int64)
 
     def _gone(self, tree: AXTree, cut: set[int], rng: random.Random) -> list[bool]:
         gone = [False] * len(tree)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,21 @@ from region4web.edge_model import TreeBatch
 from region4web.features import NodeFeatures, node_features
 from region4web.labels import AnnotatedPage, page_files, read_page
 from region4web.regions import Partition
-from region4web.skeleton import SMALLEST_REGION, Skeleton, skeleton
+from region4web.skeleton import Skeleton, skeleton
 from training.augmentation import Augmentation
 
-__all__ = ["Example", "Split", "TreeData", "data_checksum", "read_examples", "site_group", "split_by_site", "tree_batch", "tree_data"]
+__all__ = [
+    "Example",
+    "Split",
+    "TreeData",
+    "context_example",
+    "data_checksum",
+    "read_examples",
+    "site_group",
+    "split_by_site",
+    "tree_batch",
+    "tree_data",
+]
 
 _SHARED_SUFFIXES = frozenset({"ac", "co", "com", "edu", "gov", "in", "net", "org", "us"})
 
@@ -82,26 +93,24 @@ def tree_batch(data: Data) -> TreeBatch:
     return TreeBatch(data.roles, data.numbers, data.parent, data.end, data.before, data.after)
 
 
-def read_examples(
-    files: Sequence[tuple[Path, Path]], *, variations: int = 0, seed: int = 0, smallest: int = SMALLEST_REGION
-) -> list[Example]:
-    """Every labelled page among pairs of capture and label file, each with this many variations."""
-    examples = []
+def read_examples(files: Sequence[tuple[Path, Path]], build: Callable[[AnnotatedPage], Example]) -> list[Example]:
+    """An example of every labelled page among pairs of capture and label file."""
+    pages = (read_page(capture, label) for capture, label in tqdm(files, desc="pages", disable=None))
+    return [build(page) for page in pages if page is not None]
+
+
+def context_example(page: AnnotatedPage, *, variations: int = 0, seed: int = 0) -> Example:
+    """A page as the context model is trained on it, with this many variations."""
+    rng = random.Random(f"{seed} {page.name}")
     augment = Augmentation()
-    for capture, label in tqdm(files, desc="pages", disable=None):
-        page = read_page(capture, label)
-        if page is None:
-            continue
-        rng = random.Random(f"{seed} {page.name}")
-        gold = page.gold.partition
-        cuts = np.asarray(gold.roots[1:], dtype=np.int64)
-        bones = skeleton(page.tree, smallest)
-        data = [tree_data(bones, node_features(page.tree), cuts)]
-        for _ in range(variations):
-            tree, kept = augment(page.tree, gold.roots[1:], rng)
-            data.append(tree_data(skeleton(tree, smallest), node_features(tree), kept))
-        examples.append(Example(page, site_group(page), gold, bones, tuple(data)))
-    return examples
+    gold = page.gold.partition
+    cuts = np.asarray(gold.roots[1:], dtype=np.int64)
+    bones = skeleton(page.tree)
+    data = [tree_data(bones, node_features(page.tree), cuts)]
+    for _ in range(variations):
+        tree, origin = augment(page.tree, gold.roots[1:], rng)
+        data.append(tree_data(skeleton(tree), node_features(tree), np.flatnonzero(np.isin(origin, cuts))))
+    return Example(page, site_group(page), gold, bones, tuple(data))
 
 
 def site_group(page: AnnotatedPage) -> str:
@@ -126,7 +135,7 @@ def site_group(page: AnnotatedPage) -> str:
     return parts[-2] if len(parts) > 1 else parts[0]
 
 
-def split_by_site(examples: Sequence[Example], *, seed: int, validation: float = 0.15, test: float = 0.15) -> Split:
+def split_by_site(examples: Sequence[Example], *, seed: int, validation: float = 0.1, test: float = 0.15) -> Split:
     """Whole groups to each side, in an order drawn by `seed`, until a side holds its share of the pages."""
     if not 0 <= validation < 1 or not 0 <= test < 1 or validation + test >= 1:
         raise ValueError(f"validation and test are shares of the pages that leave some for training, found {validation} and {test}")

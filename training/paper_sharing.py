@@ -19,9 +19,12 @@ from torch_geometric.data import Data
 
 from region4web.axtree import AXTree
 from region4web.edge_model import REGION_WIDTH, PaperModel
-from region4web.features import NodeFeatures
+from region4web.features import NodeFeatures, paper_features
+from region4web.labels import AnnotatedPage
+from region4web.skeleton import skeleton
+from training.decomposition_data import Example, site_group
 
-__all__ = ["SharedTreeData", "shared_logits", "shared_tree_data"]
+__all__ = ["SharedTreeData", "paper_example", "shared_logits", "shared_tree_data"]
 
 
 class SharedTreeData(Data):  # type: ignore[misc]
@@ -117,3 +120,10 @@ def shared_logits(model: PaperModel, data: Data) -> Tensor:
     siblings = (total[data.edge_family] - child) / (data.family_size[data.edge_family] - 1).clamp(min=1)[:, None]
     logits: Tensor = model.classifier(x[data.edge_parent], child, siblings)
     return logits
+
+
+def paper_example(page: AnnotatedPage) -> Example:
+    """A page as the paper's model is trained on it: the whole tree, each distinct subtree once."""
+    gold = page.gold.partition
+    data = shared_tree_data(page.tree, paper_features(page.tree), np.asarray(gold.roots[1:], dtype=np.int64))
+    return Example(page, site_group(page), gold, skeleton(page.tree, 1), (data,))

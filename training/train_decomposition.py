@@ -19,10 +19,10 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
@@ -33,19 +33,17 @@ from torch_geometric.loader import DataLoader
 from tqdm import tqdm
 
 from region4web.edge_model import ContextModel, Ensemble, PaperModel
-from region4web.features import FEATURE_NAMES, PAPER_FEATURE_NAMES, paper_features
+from region4web.features import FEATURE_NAMES, PAPER_FEATURE_NAMES
 from region4web.labels import page_files
-from region4web.metrics import PartitionScore, score_partition
-from region4web.regions import Partition
 from region4web.skeleton import SMALLEST_REGION
-from training.decomposition_data import Example, data_checksum, read_examples, split_by_site, tree_batch
-from training.paper_sharing import shared_logits, shared_tree_data
+from training.decomposition_data import Example, context_example, data_checksum, read_examples, split_by_site, tree_batch
+from training.decomposition_scores import choose_and_score, cut_probabilities, cuts_above, score_cuts
+from training.paper_sharing import paper_example, shared_logits
 
-__all__ = ["Recipe", "focal_loss", "main", "score_threshold", "train_member"]
+__all__ = ["RECIPES", "Recipe", "focal_loss", "main", "train_member"]
 
 log = logging.getLogger("training.train_decomposition")
 
-THRESHOLDS = tuple(round(0.05 * k, 2) for k in range(4, 15))
 PAPER_ALPHA, PAPER_GAMMA = 0.75, 2.0
 
 
@@ -63,13 +61,13 @@ class Recipe:
     blocks: int = 3
     dropout: float = 0.3
     input_dropout: float = 0.15
-    variation_share: float = 0.66
+    variation_share: float = 0.5
     loss: str = "cross-entropy"
 
 
 RECIPES = {
-    "best": Recipe("best", epochs=14, learning_rate=2e-3, weight_decay=0.02, batch_pages=8),
-    "paper": Recipe("paper", epochs=14, learning_rate=1e-3, weight_decay=0.0, batch_pages=8, variation_share=0.0, loss="focal"),
+    "best": Recipe("best", epochs=15, learning_rate=2e-3, weight_decay=0.02, batch_pages=8),
+    "paper": Recipe("paper", epochs=10, learning_rate=1e-3, weight_decay=0.0, batch_pages=8, variation_share=0.0, loss="focal"),
 }
 
 
@@ -171,7 +169,7 @@ def train_member(
             total += loss
         entry = {"loss": total / steps_an_epoch, "seconds": time.perf_counter() - began}
         if validation:
-            entry |= _validate(model, validation, recipe)
+            entry |= _validate(model, validation)
         history.append(entry)
         if recipe.variant == "paper" and validation and entry["edge_f1"] >= max(e["edge_f1"] for e in history):
             kept = {name: value.clone() for name, value in model.state_dict().items()}
@@ -223,73 +221,9 @@ def _write_atomically(path: Path, state: dict[str, Any]) -> None:
     part.replace(path)
 
 
-@torch.no_grad()
-def cut_probabilities(model: nn.Module, examples: Sequence[Example], threshold: float) -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """(N,) probabilities of every page. `threshold` matters to the paper's model alone: there, cuts decide what is merged."""
-    was_training = model.training
-    model.eval()
-    found = []
-    for example in examples:
-        probability = np.zeros(len(example.page.tree), dtype=np.float32)
-        if isinstance(model, PaperModel):
-            from region4web.edge_model import batch_trees
-
-            batch = batch_trees([(example.bones, paper_features(example.page.tree))])
-            probability[example.bones.index] = model.cut_probability(batch, threshold).numpy()
-        else:
-            batch = tree_batch(example.data[0])
-            scored = model.cut_probability(batch) if isinstance(model, Ensemble) else torch.sigmoid(model(batch))
-            probability[example.bones.index] = scored.numpy()
-        probability[0] = 0
-        found.append(probability)
-    model.train(was_training)
-    return found
-
-
-def score_threshold(
-    examples: Sequence[Example], probabilities: Sequence[np.ndarray[Any, np.dtype[np.float32]]], threshold: float
-) -> PartitionScore:
-    """Counts over pages when edges of at least this probability are cut."""
-    total = PartitionScore()
-    for example, probability in zip(examples, probabilities, strict=True):
-        total += score_partition(Partition.from_cuts(example.page.tree, np.flatnonzero(probability >= threshold)), example.gold)
-    return total
-
-
-def best_threshold(model: nn.Module, examples: Sequence[Example]) -> float:
-    """The threshold of the best region F1; of the paper's model each is tried with a pass of its own."""
-    fixed = None if isinstance(model, PaperModel) else cut_probabilities(model, examples, 0.5)
-
-    def region_f1(threshold: float) -> float:
-        found = cut_probabilities(model, examples, threshold) if fixed is None else fixed
-        return score_threshold(examples, found, threshold).region_f1
-
-    return max(THRESHOLDS, key=region_f1)
-
-
-def _validate(model: nn.Module, validation: Sequence[Example], recipe: Recipe) -> dict[str, float]:
-    score = score_threshold(validation, cut_probabilities(model, validation, 0.5), 0.5)
+def _validate(model: nn.Module, validation: Sequence[Example]) -> dict[str, float]:
+    score = score_cuts(validation, [cut_probabilities(model, example) for example in validation], cuts_above(0.5))
     return {"edge_f1": score.edge_f1, "region_f1": score.region_f1}
-
-
-def figures(score: PartitionScore) -> dict[str, float]:
-    """A score as it is written."""
-    names = ("region_f1", "region_precision", "region_recall", "edge_f1")
-    return {name: round(float(getattr(score, name)), 4) for name in names}
-
-
-def by_kind(
-    examples: Sequence[Example], probabilities: Sequence[np.ndarray[Any, np.dtype[np.float32]]], threshold: float
-) -> dict[str, Any]:
-    """Figures a page kind, and of the locally run applications against all other pages."""
-    kinds: dict[str, list[int]] = {}
-    for i, example in enumerate(examples):
-        kinds.setdefault(example.page.kind, []).append(i)
-        kinds.setdefault("(applications)" if example.group.startswith("app-") else "(other pages)", []).append(i)
-    return {
-        kind: {"pages": len(rows)} | figures(score_threshold([examples[i] for i in rows], [probabilities[i] for i in rows], threshold))
-        for kind, rows in sorted(kinds.items())
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -302,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the weights; member k of an ensemble has seed 1000 * seed + k")
     parser.add_argument("--split-seed", type=int, default=0)
     parser.add_argument("--members", type=int, default=4, help="models in the ensemble (best)")
-    parser.add_argument("--variations", type=int, default=3, help="variations of each page (best)")
+    parser.add_argument("--variations", type=int, default=2, help="variations of each page (best)")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--batch-pages", type=int, help="instead of the recipe's")
     parser.add_argument("--dropout", type=float, help="instead of the recipe's")
@@ -318,11 +252,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = {name: getattr(args, name) for name in ("epochs", "batch_pages", "dropout") if getattr(args, name) is not None}
     recipe = Recipe(**(vars(RECIPES[args.variant]) | given))
     began = time.perf_counter()
-    examples = _examples(args)
+    examples = _examples(parser, args)
     split = split_by_site(examples, seed=args.split_seed)
     final, histories = _train(args, recipe, split.train, split.validation, "split")
-    threshold = best_threshold(final, split.validation)
-    found = cut_probabilities(final, split.test, threshold)
     metrics: dict[str, Any] = {
         "arguments": {name: value for name, value in vars(args).items() if name not in ("captures", "labels", "out")},
         "recipe": vars(recipe),
@@ -330,20 +262,25 @@ def main(argv: Sequence[str] | None = None) -> None:
         "data_sha256": data_checksum(args.captures, args.labels),
         "pages": split.sizes(),
         "parameters": sum(p.numel() for p in final.parameters()),
-        "threshold": threshold,
-        "validation": figures(score_threshold(split.validation, cut_probabilities(final, split.validation, threshold), threshold)),
-        "test": figures(score_threshold(split.test, found, threshold)),
-        "test_by_kind": by_kind(split.test, found, threshold),
+        **choose_and_score(final, split.validation, split.test),
         "split": {side: sorted(example.page.name for example in getattr(split, side)) for side in ("validation", "test")},
         "history": histories,
+        "minutes": round((time.perf_counter() - began) / 60, 2),
     }
+    first = not dist.is_initialized() or dist.get_rank() == 0
+    if first:
+        write_weights(args.out, recipe, final, metrics)
+        print(
+            json.dumps(
+                {name: metrics[name] for name in ("threshold", "region_cost", "validation", "test", "pages", "minutes") if name in metrics}
+            )
+        )
     if args.all_pages:
         final, _ = _train(args, recipe, examples, (), "all")
         metrics["weights"] = "trained on all pages; the figures are those of the same recipe trained without validation and test pages"
-    metrics["minutes"] = round((time.perf_counter() - began) / 60, 2)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        write_weights(args.out, recipe, final, threshold, metrics)
-        print(json.dumps({name: metrics[name] for name in ("threshold", "validation", "test", "pages", "minutes") if name in metrics}))
+        metrics["minutes_with_all_pages"] = round((time.perf_counter() - began) / 60, 2)
+        if first:
+            write_weights(args.out, recipe, final, metrics)
 
 
 def _train(
@@ -363,29 +300,23 @@ def _train(
     return Ensemble([model for model in models if isinstance(model, ContextModel)]), histories
 
 
-def _examples(args: argparse.Namespace) -> list[Example]:
+def _examples(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[Example]:
     files = page_files(args.captures, args.labels)
     if args.pages is not None:
         if not 0 < args.pages <= len(files):
-            raise SystemExit(f"--pages must be between 1 and {len(files)}, found {args.pages}")
+            parser.error(f"--pages must be between 1 and {len(files)}, found {args.pages}")
         files = sorted(random.Random(args.split_seed).sample(files, args.pages))
     if args.variant == "best":
-        return read_examples(files, variations=args.variations)
-    return [shared(example) for example in tqdm(read_examples(files, smallest=1), desc="distinct subtrees", disable=None)]
+        return read_examples(files, partial(context_example, variations=args.variations))
+    return read_examples(files, paper_example)
 
 
-def shared(example: Example) -> Example:
-    """The example with each distinct subtree once, as the paper's model is trained on it."""
-    tree = example.page.tree
-    data = shared_tree_data(tree, paper_features(tree), np.asarray(example.gold.roots[1:], dtype=np.int64))
-    return Example(example.page, example.group, example.gold, example.bones, (data,))
-
-
-def write_weights(out: Path, recipe: Recipe, model: nn.Module, threshold: float, metrics: dict[str, Any]) -> None:
+def write_weights(out: Path, recipe: Recipe, model: nn.Module, metrics: dict[str, Any]) -> None:
     """A weights folder that `LearnedSegmenter` loads, with its metrics and curves."""
     out.mkdir(parents=True, exist_ok=True)
     best = recipe.variant == "best"
-    config: dict[str, Any] = {"variant": recipe.variant, "threshold": threshold, "smallest": SMALLEST_REGION if best else 1}
+    setting = "region_cost" if best else "threshold"
+    config: dict[str, Any] = {"variant": recipe.variant, setting: metrics[setting], "smallest": SMALLEST_REGION if best else 1}
     if isinstance(model, Ensemble):
         config |= {"members": len(model.members), "width": recipe.width, "hidden": recipe.hidden, "blocks": recipe.blocks}
     config["features"] = list(FEATURE_NAMES if best else PAPER_FEATURE_NAMES)
