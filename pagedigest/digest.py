@@ -22,9 +22,9 @@ from region4web.render import render_tree
 
 __all__ = ["BodyLine", "Digest", "DigestFrame", "compose_digest", "open_header", "region_purpose"]
 
-NAME_LIMITS = ((300, 40), (700, 60), (1500, 80), (3000, 120))
+NAME_LIMITS = ((300, 40), (700, 48), (1500, 60), (3000, 100))
 """Longest name on a line, in characters, up to a budget in tokens; above the last budget 200."""
-FOCUS_FACTOR = 4
+FOCUS_FACTOR = 2
 """How much longer the names of the `FOCUS_NODES` most needed nodes may be."""
 FOCUS_NODES = 3
 HEADING_SHARE = 0.12
@@ -35,8 +35,11 @@ FOLD_MINIMUM = 3
 """Rows left out of one list before that is told in a line of its own."""
 FOLD_SHARE = 0.06
 """Part of a budget that such lines may take."""
-EXTRA_SHARES = ((150, (0.0, 0.0)), (700, (0.08, 0.04)))
+EXTRA_SHARES = ((150, (0.0, 0.0)), (700, (0.04, 0.02)), (1500, (0.08, 0.04)))
 """The two shares up to a budget in tokens."""
+CAPTION_BUDGET = 1500
+"""Up to this budget, in tokens, numbers and dates are printed without the text that captions them."""
+VALUE_ROLES = frozenset({"StaticText", "cell", "gridcell", "LayoutTableCell", "columnheader", "rowheader", "heading"})
 CANDIDATES = 300
 """Nodes that are candidates for a line at least; half the budget where that is more."""
 GROWTH_ROUNDS = 2
@@ -263,8 +266,13 @@ class _Composition:
         return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded, tuple(body))
 
     def _labels(self) -> list[int]:
-        """Labels that have a line."""
-        return [label if label >= 0 and self._lines.printable[label] else -1 for label in self._lines.label]
+        """Labels that have a line; those of bare values only where the budget is not a small one."""
+        nodes = self._partition.tree.nodes
+        dear = self._budget <= CAPTION_BUDGET
+        return [
+            label if label >= 0 and self._lines.printable[label] and not (dear and nodes[i].role in VALUE_ROLES) else -1
+            for i, label in enumerate(self._lines.label)
+        ]
 
     def _name_limit(self, i: int) -> int:
         return self._limit * FOCUS_FACTOR if i in self._focus else self._limit

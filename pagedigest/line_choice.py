@@ -22,14 +22,16 @@ LEAST_COST = 3
 
 ALIKE_UNDISCOUNTED = 4
 """Elements of one kind in one list whose scores count in full."""
+LONE_CONTROL_SHARE = 0.01
+LONE_ROLES = frozenset({"button", "textbox", "searchbox", "combobox", "checkbox", "radio", "switch", "slider", "spinbutton", "tab"})
 ROW_ROLES = frozenset({"row", "listitem", "article", "LayoutTableRow"})
 
 
 def varied(tree: AXTree, scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """(N,) scores with like elements of one list discounted: the k-th best of a kind by `ALIKE_UNDISCOUNTED` / k.
 
-    So that a list of hundreds of like rows does not crowd out the one other button of the page. Elements are alike when
-    they have one role and hang below the same list, in whichever row.
+    So that a list of hundreds of like rows does not crowd out the one other button of the page, which counts at least
+    `LONE_CONTROL_SHARE` of the best node. Elements are alike when they have one role and hang below one list, in whichever row.
     """
     parent = tree.parent.tolist()
     nodes = tree.nodes
@@ -40,7 +42,11 @@ def varied(tree: AXTree, scores: npt.NDArray[np.floating]) -> npt.NDArray[np.flo
         row[i] = p if nodes[p].role in ROW_ROLES else row[p]
         group.setdefault((parent[row[i]] if row[i] else p, nodes[i].role), []).append(i)
     out = np.asarray(scores, dtype=np.float64).copy()
-    for members in group.values():
+    floor = LONE_CONTROL_SHARE * float(out.max(initial=0.0))
+    for (_, role), members in group.items():
+        if role in LONE_ROLES and len(members) < ALIKE_UNDISCOUNTED:
+            at = np.asarray(members)
+            out[at] = np.where(out[at] > 0, np.maximum(out[at], floor), 0.0)
         if len(members) > ALIKE_UNDISCOUNTED:
             at = np.asarray(members)
             best = at[np.argsort(-out[at], kind="stable")]

@@ -57,9 +57,9 @@ class TreeRanker:
                 scores[others] += rest.min()
         return scores
 
-    def probabilities(self, features: FloatArray) -> FloatArray:
-        """(N,) in (0, 1)."""
-        return np.asarray(1 / (1 + np.exp(-np.clip(self.raw_scores(features), -40, 40))), dtype=np.float32)
+    def probabilities(self, features: FloatArray, *, bonus: npt.NDArray[np.float64] | float = 0.0) -> FloatArray:
+        """(N,) in (0, 1); `bonus` is added to the log odds."""
+        return np.asarray(1 / (1 + np.exp(-np.clip(self.raw_scores(features) + bonus, -40, 40))), dtype=np.float32)
 
     def _sum(self, features: FloatArray, first: int, last: int) -> npt.NDArray[np.float64]:
         n, k = len(features), self.feature.shape[1]

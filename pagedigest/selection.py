@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pagedigest.observation import Action
 from pagedigest.ranker import TreeRanker, load_ranker
-from pagedigest.relevance import node_features
+from pagedigest.relevance import FEATURES, node_features
 from pagedigest.words import FloatArray, task_text
 from region4web.errors import LanguageModelError
 from region4web.language_models import LanguageModel
@@ -34,6 +35,8 @@ OPEN_LIMIT = 6
 """Regions opened at most by relevance."""
 UNADDRESSABLE_FACTOR = 0.25
 """Relevance of a text that no action can name, against the same text with an id."""
+PHRASE_BONUS, QUOTED_BONUS = 0.7, 0.5
+"""Log odds for each doubling of the words of a text that stands whole in the task, and for each quoted part that it says."""
 CHOSEN_FACTOR = 30.0
 """How much more a node counts inside a region that a language model chose."""
 
@@ -78,10 +81,19 @@ class HybridSelector:
         ranker = load_ranker() if self._ranker is None else self._ranker
         partition = page.region_map.partition
         features = node_features(page.region_map, page.task, page.actions)
-        node_scores = ranker.probabilities(features)
+        node_scores = ranker.probabilities(features, bonus=_quotation_bonus(features))
         node_scores *= np.where([node.addressable for node in partition.tree.nodes], 1.0, UNADDRESSABLE_FACTOR).astype(np.float32)
         region_scores = np.bincount(partition.region_of, weights=node_scores, minlength=len(partition)).astype(np.float32)
         return Selection(_opened(page.region_map, region_scores, page.actions), region_scores, node_scores, "hybrid")
+
+
+def _quotation_bonus(features: FloatArray) -> npt.NDArray[np.float64]:
+    """(N,) added log odds of elements whose whole text the task says, or that say what the task quotes.
+
+    Such tasks are rare among recorded ones, so the ranker alone makes too little of them.
+    """
+    phrase = features[:, FEATURES.index("phrase_in_task")].astype(np.float64)
+    return PHRASE_BONUS * np.log2(np.maximum(phrase, 1.0)) + QUOTED_BONUS * features[:, FEATURES.index("quoted")]
 
 
 def _opened(region_map: RegionMap, region_scores: FloatArray, actions: Sequence[Action]) -> tuple[int, ...]:
