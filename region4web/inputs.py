@@ -25,6 +25,8 @@ _HOST = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/.*)?|localhost(:\d+)?(/.*)?")
 
 def input_kind(text: str) -> InputKind:
     """What `text` names. Raises ValueError when it is none of the three, FileNotFoundError when there is no such file."""
+    if not text.strip():
+        raise ValueError(f"{text!r} names no page; give a web address, an .html file or a snapshot")
     if text.lower().startswith(("http://", "https://")):
         return "address"
     path = Path(text)
