@@ -207,6 +207,7 @@ def system_browser(tmp_path, monkeypatch):
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("browsergym.miniwob") is None if HAS_BROWSERGYM else True, reason="browsergym-miniwob is not installed")
+@pytest.mark.skipif(miniwob_pages() is None, reason="the MiniWoB pages are not installed: pip install --no-deps miniwob==1.1.0")
 def test_ten_miniwob_tasks_are_solved_by_ids_of_the_digest(system_browser, monkeypatch, capsys):
     monkeypatch.setenv("MINIWOB_URL", f"file://{miniwob_pages()}/")
     import browsergym.miniwob  # noqa: F401
