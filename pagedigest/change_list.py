@@ -10,21 +10,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
+import numpy as np
+
 from pagedigest.changes import (
     ALERT_ROLES,
+    NAME_LIMIT,
     POPUP_ROLES,
     Change,
     ChangeLine,
     ChangeList,
     Kind,
-    element_text,
     is_plain,
     shortened_value,
     value_text,
 )
+from pagedigest.lines import DigestLines
 from pagedigest.matching import same_document
 from pagedigest.transition import FieldChange, Transition, Update, field_changes
-from region4web.axtree import AXTree
+from region4web.axtree import AXNode, AXTree
 
 __all__ = ["IDS_LIMIT", "collect_changes"]
 
@@ -40,6 +43,10 @@ INERT_ROLES = frozenset(
     "navigation main contentinfo complementary form article figure separator LineBreak LabelText".split()
 )
 """Roles that nobody acts on: their new ids after a re-render are of no use."""
+DEEPEST = 12
+"""Tabs of a line at most."""
+_ABOVE = AXNode("", "generic", addressable=False)
+"""Stands above the nodes of a group."""
 IDS_LIMIT = 40
 """Further ones of which at least the ids are given."""
 
@@ -196,22 +203,35 @@ class _Collector:
         return (ChangeLine(f"{word} under R{region}{f' ({tail})' if tail else ''}"), *lines)
 
     def _subtree_lines(self, top: int) -> Iterator[ChangeLine]:
-        """New nodes of one subtree, plain wrappers left out, kept nodes that moved in left to `moved`."""
-        depth = {self.parent_now[top]: 0}
+        """New nodes of one subtree; kept nodes that moved in are left to `moved`."""
+        nodes: list[int] = []
         end = int(self.current.end[top])
         j = top
         while j < end:
-            node = self.current.nodes[j]
-            at = depth.get(self.parent_now[j], 0)
             if self.entry_of[j] >= 0:
                 j = int(self.current.end[j])
                 continue
-            if is_plain(node) and not node.clickable:
-                depth[j] = at
-            else:
-                depth[j] = at + 1
-                yield ChangeLine(element_text(node), node.id if node.addressable else None, depth=min(at + 1, 12))
+            nodes.append(j)
             j += 1
+        return self._listed(nodes)
+
+    def _listed(self, nodes: Sequence[int]) -> Iterator[ChangeLine]:
+        """Lines of a subtree's nodes as a digest writes them, bare wrappers left out; `nodes` in preorder, its root first."""
+        place = {j: k for k, j in enumerate(nodes, 1)}
+        parents = [-1, *(place.get(self.parent_now[j], 0) for j in nodes)]
+        part = AXTree((_ABOVE, *(self.current.nodes[j] for j in nodes)), np.asarray(parents, dtype=np.int32))
+        lines = DigestLines(part)
+        depth = [0] * len(part)
+        for k in range(1, len(part)):
+            node = part.nodes[k]
+            above = depth[parents[k]]
+            if not lines.printable[k] and node.role not in ALERT_ROLES and node.role not in POPUP_ROLES:
+                depth[k] = above
+                continue
+            depth[k] = above + 1
+            text = lines.line(k, NAME_LIMIT)
+            key = node.id if node.addressable else None
+            yield ChangeLine(text if key is None else text[len(key) + 3 :], key, depth=min(above + 1, DEEPEST))
 
     def _moved(self) -> Iterator[tuple[Change, list[int]]]:
         reordered: dict[int, list[int]] = {}
@@ -227,23 +247,16 @@ class _Collector:
             if self._solid_now(j) == self._solid_before(i):
                 continue  # only a wrapper came or went
             old, new = self.region_at_entry[i], self._region_above(j)
-            lines = [ChangeLine(f"moved from R{old} to R{new}" if old != new else f"moved within R{new}")]
-            away = []
-            depth: dict[int, int] = {p: 0}
-            for k in self.current.subtree(j):
-                origin = self.entry_of[k]
-                if origin < 0:
-                    continue
-                node = self.current.nodes[k]
-                depth[k] = depth.get(self.parent_now[k], 0) + 1
-                lines.append(ChangeLine(element_text(node), node.id if node.addressable else None, depth=min(depth[k], 12)))
-                away.append(origin)
+            kept = [k for k in self.current.subtree(j) if self.entry_of[k] >= 0]
+            away = [self.entry_of[k] for k in kept]
+            lines = [ChangeLine(f"moved from R{old} to R{new}" if old != new else f"moved within R{new}"), *self._listed(kept)]
             yield Change("moved", new, tuple(lines)), away
         for p, movers in reordered.items():
             region = self.region_now[p]
             if len(movers) > NAMED_LIMIT:
                 order = [self.current.nodes[c].id for c in self.current.children[p] if self.current.nodes[c].addressable]
                 self.unnamed += max(0, len(order) - IDS_LIMIT)
+                self.folded += len(movers)
                 first = ", ".join(order[:IDS_LIMIT]) + (", ..." if len(order) > IDS_LIMIT else "")
                 yield Change("moved", region, (ChangeLine(f"order changed, now ids {first}", before=f"R{region}"),)), []
             else:

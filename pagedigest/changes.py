@@ -20,7 +20,6 @@ __all__ = [
     "ChangeList",
     "RenderedChanges",
     "alert_texts",
-    "element_text",
     "is_plain",
     "render_changes",
     "shortened_value",
@@ -66,7 +65,7 @@ class ChangeList:
 
     `region_of[j]` is the region of current node j; a new node belongs to that of the node it hangs below. `moved_away`
     are entry nodes that are listed under `moved` instead of at their old place. `folded` counts lines of added groups
-    that are not listed, `unnamed` removed, re-rendered or reordered elements that no line names.
+    that are not listed and elements of reordered lists, `unnamed` removed, re-rendered or reordered elements that no line names.
     """
 
     changes: tuple[Change, ...]
@@ -86,19 +85,6 @@ class RenderedChanges:
     text: str
     ids: tuple[str, ...]
     left_out: int = 0
-
-
-def element_text(node: AXNode) -> str:
-    """A node as its line in a digest, without the id: role, name, value, states; no address."""
-    parts = [node.role]
-    if node.name or node.role != "generic":
-        parts.append(f" {shortened_value(node.name)!r}")
-    if node.value is not None:
-        parts.append(f" value={shortened_value(node.value)!r}")
-    for name, value in node.states:
-        if name != "focused":
-            parts.append(f", {name}" if value is True and name in ("required", "atomic") else f", {name}={shortened_value(value)!r}")
-    return "".join(parts)
 
 
 def render_changes(title: str, changes: Sequence[Change], *, printed: Collection[str], counter: TokenCounter, limit_tokens: int,
