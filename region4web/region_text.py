@@ -176,5 +176,6 @@ def _lines(units: Sequence[Unit], texts: Sequence[str], chosen: Sequence[int]) -
 
 
 def _cut(text: str, limit: int) -> str:
+    text = " ".join(text.split())  # page text stays on its line
     text = text if len(text) <= limit else text[: limit - 1].rstrip() + "\u2026"
     return text.encode("utf-8", "replace").decode("utf-8")  # half of a surrogate pair has no place in a prompt
