@@ -26,7 +26,7 @@ from region4web.skeleton import Skeleton, skeleton
 if TYPE_CHECKING:
     from region4web.edge_model import Ensemble, PaperModel
 
-__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "divide_oversized", "ensemble_cuts", "weights_folder"]
+__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "dissolve_remnants", "divide_oversized", "ensemble_cuts", "weights_folder"]
 
 SHIPPED_WEIGHTS = ("best", "paper")
 PAGE_TO_DIVIDE = 300
@@ -34,6 +34,8 @@ PAGE_TO_DIVIDE = 300
 LARGEST_SHARE, LEAST_SHARE = 0.4, 0.02
 """Of the page: what a region may hold, and what a further cut has to take out of it."""
 CERTAIN_ENOUGH = 0.1
+LEAST_REMNANT = 4
+"""Nodes that a region with regions below it must keep for itself."""
 _SETTINGS = {
     "best": ("features", "region_cost", "members", "width", "hidden", "blocks", "smallest"),
     "paper": ("features", "threshold", "smallest"),
@@ -101,7 +103,32 @@ class LearnedSegmenter:
 def ensemble_cuts(bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float) -> list[int]:
     """Skeleton positions at which an ensemble cuts, rising. `probabilities` (M, K)."""
     cuts = consensus_cuts(bones, probabilities, region_cost=region_cost)
-    return divide_oversized(bones, cuts, probabilities.mean(axis=0))
+    return dissolve_remnants(bones, divide_oversized(bones, cuts, probabilities.mean(axis=0)))
+
+
+def dissolve_remnants(bones: Skeleton, cuts: list[int]) -> list[int]:
+    """The cuts without those whose region, after the cuts below it, keeps fewer than `LEAST_REMNANT` nodes of its own.
+
+    Such a wrapper has nothing left to read or to act on. What it keeps goes to the region around it.
+    On unseen pages 34 predicted regions kept one or two nodes, and none was right.
+    """
+    own = _own_nodes(bones, cuts)
+    below = np.cumsum(np.append(0, bones.weight))
+    return [root for root in sorted(cuts) if own[root] >= LEAST_REMNANT or own[root] == below[bones.end[root]] - below[root]]
+
+
+def _own_nodes(bones: Skeleton, cuts: list[int]) -> npt.NDArray[np.int64]:
+    """(K,) at each root of a region, the nodes of the whole tree that it owns; 0 elsewhere."""
+    own: npt.NDArray[np.int64] = np.bincount(_region_roots(bones, cuts), weights=bones.weight, minlength=len(bones)).astype(np.int64)
+    return own
+
+
+def _region_roots(bones: Skeleton, cuts: list[int]) -> npt.NDArray[np.int64]:
+    """(K,) the root of each kept node's region."""
+    region = np.zeros(len(bones), dtype=np.int64)
+    for root in sorted(cuts):
+        region[root : bones.end[root]] = root
+    return region
 
 
 def divide_oversized(
@@ -119,10 +146,8 @@ def divide_oversized(
     chosen = list(cuts)
     settled: set[int] = set()
     while True:
-        region = np.zeros(len(bones), dtype=np.int64)
-        for root in sorted(chosen):
-            region[root : bones.end[root]] = root
-        held = np.bincount(region, weights=bones.weight, minlength=len(bones))
+        region = _region_roots(bones, chosen)
+        held = _own_nodes(bones, chosen)
         oversized = [root for root in np.flatnonzero(held > LARGEST_SHARE * total).tolist() if root not in settled]
         if not oversized:
             return sorted(chosen)

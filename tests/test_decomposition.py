@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from region4web.axtree import AXNode, AXTree
-from region4web.decomposition import LearnedSegmenter, divide_oversized, weights_folder
+from region4web.decomposition import LearnedSegmenter, dissolve_remnants, divide_oversized, weights_folder
 from region4web.edge_model import ContextModel, PaperModel, TreeBatch, batch_trees
 from region4web.errors import WeightsError
 from region4web.features import node_features, paper_features
@@ -311,3 +311,11 @@ def test_a_long_list_stays_one_region_unless_a_cut_is_likely() -> None:
     likely = unlikely.copy()
     likely[4] = 0.3
     assert divide_oversized(bones, [1], likely) == [1, 4]
+
+
+def test_a_wrapper_that_keeps_too_little_for_itself_is_no_region() -> None:
+    tree = tree_of([-1, 0, 1, 2, 2, 1, 5, 5, 0, 8, 8])  # 1 holds two regions of three and nothing else; 8 stands alone
+    bones = skeleton(tree)
+    assert bones.index.tolist() == [0, 1, 2, 5, 8]
+    assert dissolve_remnants(bones, [1, 2, 3, 4]) == [2, 3, 4]
+    assert dissolve_remnants(bones, [1, 2, 4]) == [1, 2, 4]  # keeps four of its own
