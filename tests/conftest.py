@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,3 +32,19 @@ def live_page(chromium: Any) -> Iterator[Any]:
     context = chromium.new_context(viewport={"width": 1280, "height": 720})
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def system_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Makes BrowserGym's playwright start the machine's Chromium: it launches browsers itself and lets no path be set for all of them."""
+    from region4web.browser import find_browser
+
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        expected = Path(playwright.chromium.executable_path)
+    expected.parent.mkdir(parents=True)
+    expected.write_text(f'#!/bin/sh\nexec "{find_browser()}" --no-sandbox --disable-gpu "$@"\n')
+    expected.chmod(expected.stat().st_mode | stat.S_IXUSR)
+    return expected

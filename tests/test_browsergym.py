@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import stat
 import sys
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from region4web.abstraction import abstractor_by_name
 from region4web.segmenters import segmenter_by_name
 
 HAS_BROWSERGYM = importlib.util.find_spec("browsergym") is not None and importlib.util.find_spec("browsergym.core") is not None
-needs_browsergym = pytest.mark.skipif(not HAS_BROWSERGYM, reason="browsergym-core is not installed (it pins an old playwright: an environment of its own)")
+needs_browsergym = pytest.mark.skipif(
+    not HAS_BROWSERGYM, reason="browsergym-core is not installed (it pins an old playwright: an environment of its own)"
+)
 
 
 def cdp(node_id, role, name="", bid=None, children=(), **properties):
@@ -88,8 +89,11 @@ def test_another_goal_or_a_reset_begins_another_episode():
 
 
 def test_the_goal_is_read_without_the_answer_format():
-    verified = "How many orders are there?\n\n---\n{\"task_type\": \"RETRIEVE\"}"
-    assert goal_text({"goal_object": ({"type": "text", "text": verified}, {"type": "image_url", "image_url": "x"})}) == "How many orders are there?"
+    verified = 'How many orders are there?\n\n---\n{"task_type": "RETRIEVE"}'
+    assert (
+        goal_text({"goal_object": ({"type": "text", "text": verified}, {"type": "image_url", "image_url": "x"})})
+        == "How many orders are there?"
+    )
     assert goal_text({"goal": "Legacy"}) == "Legacy"
 
 
@@ -186,27 +190,13 @@ def miniwob_pages():
     return Path(spec.origin).parent / "html" / "miniwob" if spec and spec.origin else None
 
 
-@pytest.fixture
-def system_browser(tmp_path, monkeypatch):
-    """Makes BrowserGym's playwright start the machine's Chromium: it launches browsers itself and lets no path be set for all of them."""
-    from region4web.browser import find_browser
-
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        expected = Path(playwright.chromium.executable_path)
-    expected.parent.mkdir(parents=True)
-    expected.write_text(f'#!/bin/sh\nexec "{find_browser()}" --no-sandbox --disable-gpu "$@"\n')
-    expected.chmod(expected.stat().st_mode | stat.S_IXUSR)
-    return expected
-
-
 @needs_browsergym
 @pytest.mark.optional
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("browsergym.miniwob") is None if HAS_BROWSERGYM else True, reason="browsergym-miniwob is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("browsergym.miniwob") is None if HAS_BROWSERGYM else True, reason="browsergym-miniwob is not installed"
+)
 @pytest.mark.skipif(miniwob_pages() is None, reason="the MiniWoB pages are not installed: pip install --no-deps miniwob==1.1.0")
 def test_ten_miniwob_tasks_are_solved_by_ids_of_the_digest(system_browser, monkeypatch, capsys):
     monkeypatch.setenv("MINIWOB_URL", f"file://{miniwob_pages()}/")

@@ -28,7 +28,7 @@ from region4web.axtree import AXTree
 from region4web.errors import MissingExtraError, SnapshotError
 from region4web.render import render_tree
 
-__all__ = ["VIEW_ACTIONS", "DigestAgent", "DigestObservations", "action_set_with_views", "goal_text", "last_action_of"]
+__all__ = ["VIEW_ACTIONS", "DigestAgent", "DigestObservations", "action_set_with_views", "goal_text", "is_view", "last_action_of"]
 
 VIEW_ACTIONS: tuple[Callable[..., None], ...] = (view_all, view_region, find)
 _CALL = re.compile(r"(\w+)\s*\(")
@@ -56,6 +56,11 @@ def last_action_of(observation: Mapping[str, Any]) -> Action | None:
     calls = [line.strip() for line in text.split("\n") if _CALL.match(line.strip())] or [text]
     target = _TARGET.match(calls[-1])
     return Action(calls[-1], target[1] if target else None, error)
+
+
+def is_view(action: str) -> bool:
+    """Whether an action asks to see more and does nothing else."""
+    return _VIEW_CALL.fullmatch(action.strip()) is not None
 
 
 class DigestObservations:
@@ -96,7 +101,10 @@ class DigestObservations:
         except SnapshotError as error:
             _log.warning("the page is shown whole: %s", error)
             text = str(observation.get("axtree_txt") or "")
-            seen = Observation(f"NOTE the page is shown whole: {str(error).splitlines()[0]}\n{text}", tuple(re.findall(r"^\t*\[(\w+)\] ", text, re.MULTILINE)))
+            seen = Observation(
+                f"NOTE the page is shown whole: {str(error).splitlines()[0]}\n{text}",
+                tuple(re.findall(r"^\t*\[(\w+)\] ", text, re.MULTILINE)),
+            )
             seen = replace(seen, usage=replace(seen.usage, counts={"unread_pages": 1}))
         return self._keep(seen, started)
 
@@ -138,7 +146,9 @@ def action_set_with_views(subsets: Sequence[str] = ("bid", "chat", "infeas"), **
     try:
         from browsergym.core.action.highlevel import HighLevelActionSet
     except ImportError as error:
-        raise MissingExtraError("BrowserGym is not installed; in an environment of its own run: pip install 'region4web[agents]'") from error
+        raise MissingExtraError(
+            "BrowserGym is not installed; in an environment of its own run: pip install 'region4web[agents]'"
+        ) from error
 
     class ViewingActionSet(HighLevelActionSet):  # type: ignore[misc]
         def to_tool_description(self, *args: Any, **kwargs: Any) -> Any:
@@ -174,8 +184,8 @@ class DigestAgent:
 
     def get_action(self, obs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         action, views, tokens = self.policy(obs), 0, self.observations.stats.get("obs_tokens", 0.0)
-        while self.inner_views and views < self.view_limit and (asked := _VIEW_CALL.fullmatch(action.strip())):
-            seen = self.observations.view(asked[0])
+        while self.inner_views and views < self.view_limit and is_view(action):
+            seen = self.observations.view(action.strip())
             views += 1
             tokens += seen.usage.tokens
             action = self.policy({**obs, "axtree_txt": seen.text})
