@@ -77,7 +77,7 @@ def test_a_study_of_two_agents_runs_to_its_table(tmp_path, monkeypatch, system_b
     ]
     study = make_study(agents, benchmark)
     study.run(n_jobs=1, parallel_backend="sequential", n_relaunch=1, exp_root=tmp_path)
-    results, summary, errors = study.get_results()
+    results, _, errors = study.get_results()
     assert len(results) >= 2
     assert (results["cum_reward"] == 1.0).all(), errors
     digest = results[results["stats.cum_obs_tokens"].notna()]
