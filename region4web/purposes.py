@@ -124,11 +124,11 @@ def topic_of(units: Sequence[Unit], topics: Set[str]) -> list[str]:
 
 
 def with_topic(phrase: str, topic: Sequence[str]) -> str:
-    """`Table of customers on reviews`: a phrase and what it leaves open of its topic, within the length of a purpose."""
+    """`Reviews: table of customers`: what a phrase leaves open of its topic, and the phrase, within the length of a purpose."""
     said = set(_WORD.findall(phrase.lower()))
-    room = min(TOPIC_WORDS, PURPOSE_WORDS - 1 - len(phrase.split()))
+    room = min(TOPIC_WORDS, PURPOSE_WORDS - len(phrase.split()))
     added = [word for word in topic if word not in said][: max(0, room)]
-    return f"{phrase} on {' '.join(added)}" if added else phrase
+    return f"{' '.join(added).capitalize()}: {phrase[0].lower()}{phrase[1:]}" if added else phrase
 
 
 def voice_meanings(words: HashWeights, meanings: FloatArray, counts: Sequence[Counter[int]]) -> FloatArray:
@@ -150,10 +150,14 @@ def save_purpose_model(model: PurposeModel, folder: Path) -> None:
         "offset": model.offset.astype(np.float32),
         "voice_projections": np.stack(model.voice_projections).astype(np.float16),
     }
-    for name, array in (("projection", np.concatenate(model.projections)), ("meanings", model.meanings), ("phrase_vectors", model.phrase_vectors)):
+    for name, array in (
+        ("projection", np.concatenate(model.projections)),
+        ("meanings", model.meanings),
+        ("phrase_vectors", model.phrase_vectors),
+    ):
         scale = np.maximum(np.abs(array).max(axis=0), 1e-9) / 127
         arrays[name], arrays[f"{name}_scale"] = np.round(array / scale).astype(np.int8), scale.astype(np.float32)
-    np.savez_compressed(folder / "purposes.npz", allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(folder / "purposes.npz", **arrays)  # type: ignore[arg-type]
     text = json.dumps(
         {"topic_below": model.topic_below, "topics": sorted(model.topics), "phrases": model.phrases}, ensure_ascii=False, indent=0
     )
@@ -167,9 +171,7 @@ def load_purpose_model(folder: Path) -> PurposeModel:
         with np.load(folder / "purposes.npz", allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         cuts = np.cumsum(arrays["block_sizes"])[:-1]
-        large = {
-            name: arrays[name].astype(np.float32) * arrays[f"{name}_scale"] for name in ("projection", "meanings", "phrase_vectors")
-        }
+        large = {name: arrays[name].astype(np.float32) * arrays[f"{name}_scale"] for name in ("projection", "meanings", "phrase_vectors")}
         idf = arrays["idf"].astype(np.float32)
         model = PurposeModel(
             blocks=tuple(map(HashWeights, np.split(arrays["hashes"], cuts), np.split(idf, cuts))),
@@ -192,7 +194,9 @@ def load_purpose_model(folder: Path) -> PurposeModel:
 def _check(model: PurposeModel) -> None:
     size = len(model.offset)
     fit = (
-        all(p.shape == (len(block), size) and len(block.idf) == len(block) for block, p in zip(model.blocks, model.projections, strict=True))
+        all(
+            p.shape == (len(block), size) and len(block.idf) == len(block) for block, p in zip(model.blocks, model.projections, strict=True)
+        )
         and model.meanings.shape[0] == len(model.words) == len(model.words.idf)
         and len(model.voice_projections) == len(VOICES)
         and all(p.shape == (model.meanings.shape[1], size) for p in model.voice_projections)

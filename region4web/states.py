@@ -92,7 +92,7 @@ def shortened(text: str, words: int) -> str:
     if gives_orders(text):
         return ORDERS_DESCRIBED
     parts = text.split()
-    cut = " ".join(parts) if len(parts) <= words else " ".join(parts[:words]).rstrip(",;:.") + "\u2026"
+    cut = " ".join(parts).rstrip(",;") if len(parts) <= words else " ".join(parts[:words]).rstrip(",;:.") + "\u2026"
     return cut if len(cut) <= 16 * words else cut[: 16 * words - 1] + "\u2026"
 
 

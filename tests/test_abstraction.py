@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from region4web import AXNode, AXTree, Partition
 from region4web.abstraction import EmbeddedAbstractor, RoleNameAbstractor, abstractor_by_name
+from region4web.abstraction_cache import Cached
 from region4web.contents import region_units
 from region4web.errors import WeightsError
 from region4web.evaluation import unsupported_claims
+from region4web.purposes import load_purpose_model, topic_of, with_topic
 from region4web.states import EMPTY_STATE, in_words
 
 WEIGHTS = Path(__file__).parents[1] / "region4web" / "weights" / "abstraction"
@@ -190,6 +193,38 @@ def test_a_page_of_2500_nodes_takes_less_than_300_ms_of_one_core() -> None:
     assert min(taken) < 0.3
 
 
+def test_the_same_page_from_a_warm_cache_takes_less_than_20_ms(tmp_path: Path) -> None:
+    cached = Cached(EmbeddedAbstractor(), tmp_path / "c.sqlite")
+    partition = big_page(500)
+    first = cached.abstract(partition)
+    taken = []
+    for _ in range(3):
+        started = time.process_time()
+        assert cached.abstract(partition) == first
+        taken.append(time.process_time() - started)
+    assert cached.hits == 3 * len(partition)
+    assert min(taken) < 0.02
+
+
+def test_a_topic_is_named_in_words_of_the_labels_only() -> None:
+    topics = frozenset({"customer", "reviews", "orders"})
+    tree = AXTree.from_text("RootWebArea 'Page'\n\t[1] region ''\n\t\t[2] heading 'Grimbald says: customer reviews of Acme!'")
+    partition = Partition(tree, (0, 1))
+    assert topic_of(region_units(partition, partition.regions[1]), topics) == ["customer", "reviews"]
+    assert with_topic("Table of orders", ["customer", "reviews", "orders"]) == "Customer reviews: table of orders"
+    assert with_topic("Customer reviews", ["customer", "reviews"]) == "Customer reviews"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(max_size=200))
+def test_no_word_of_a_page_gets_into_a_purpose_but_those_of_the_labels(heading: str) -> None:
+    model = load_purpose_model(WEIGHTS)
+    known = model.topics | set(re.findall("[a-z]+", " ".join(model.phrases).lower()))
+    tree = AXTree((AXNode("0", "RootWebArea"), AXNode("1", "region"), AXNode("2", "heading", heading)), np.array([-1, 0, 1]))
+    purpose = EmbeddedAbstractor().abstract(Partition(tree, (0, 1)))[1].purpose
+    assert set(re.findall("[a-z]+", purpose.lower())) <= known
+
+
 def test_a_chain_of_ten_thousand_elements_is_abstracted() -> None:
     n = 10_000
     nodes = tuple(AXNode(str(i), "listitem", f"level {i}") for i in range(n))
@@ -217,7 +252,7 @@ def test_the_baseline_says_role_and_first_words() -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no abstractor is called 'magic'.*embedded, role-name"):
+    with pytest.raises(ValueError, match=r"no abstractor is called 'magic'.*embedded, role-name, smollm2"):
         abstractor_by_name("magic")
 
 

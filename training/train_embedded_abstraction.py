@@ -19,7 +19,7 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ import scipy.sparse
 from tqdm import tqdm
 
 from region4web.abstraction import EmbeddedAbstractor
-from region4web.contents import units_of_regions
+from region4web.contents import Unit, units_of_regions
 from region4web.evaluation import evaluate_abstractor
 from region4web.labels import AnnotatedPage, annotated_pages, page_files
 from region4web.purposes import HashWeights, PurposeModel, save_purpose_model, voice_meanings
@@ -61,10 +61,24 @@ class Recipe:
     smallest_sites: int = 4
     """Features and words seen on fewer sites are left out."""
     word_size: int = 96
-    estimate_size: int = 96
-    phrase_count: int = 4000
+    estimate_size: int = 160
+    phrase_count: int = 5000
     topic_below: float = 0.48
     """Expected similarity of a phrase below which a topic is added to it."""
+
+
+ABLATION = {
+    "whole recipe": Recipe(),
+    "without topics of headings": replace(Recipe(), topic_below=-1.0),
+    "without meanings of words": replace(Recipe(), voice_weight=0.0),
+    "all blocks weighted alike": replace(Recipe(), block_weights=(1.0,) * len(BLOCKS)),
+    "without context and page": replace(Recipe(), block_weights=(0.5, 1.0, 0.7, 1.0, 0.0, 0.0)),
+    "without structure": replace(Recipe(), block_weights=(0.5, 1.0, 0.7, 0.0, 0.4, 0.2)),
+    "without addresses": replace(Recipe(), block_weights=(0.5, 1.0, 0.0, 1.0, 0.4, 0.2)),
+    "64 dimensions of the estimate": replace(Recipe(), estimate_size=64),
+    "1,000 phrases": replace(Recipe(), phrase_count=1000),
+}
+"""What each piece is worth, on validation sites."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,7 @@ class Region:
 
     site: str
     features: RegionFeatures
+    units: tuple[Unit, ...]
     purpose: str
 
 
@@ -81,10 +96,10 @@ def labelled_regions(pages: Iterable[AnnotatedPage]) -> list[Region]:
     found = []
     for page in pages:
         partition = page.gold.partition
-        features = region_features(partition, list(units_of_regions(partition)))
-        for own, label in zip(features, page.gold.abstractions, strict=True):
+        units = list(units_of_regions(partition))
+        for features, own, label in zip(region_features(partition, units), units, page.gold.abstractions, strict=True):
             if label.purpose:
-                found.append(Region(page.site, own, label.purpose))
+                found.append(Region(page.site, features, tuple(own), label.purpose))
     return found
 
 
@@ -154,7 +169,7 @@ def topic_vocabulary(regions: Sequence[Region]) -> frozenset[str]:
     for region in regions:
         for word in re.findall(r"[a-z]+", region.purpose.lower()):
             sites[word].add(region.site)
-    return frozenset(word for word, where in sites.items() if len(where) > 1 and len(word) > 1 and word not in NO_TOPICS)
+    return frozenset(word for word, where in sites.items() if len(where) > 1 and len(word) > 2 and word not in NO_TOPICS)
 
 
 def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], recipe: Recipe, embeddings: Embeddings) -> PurposeModel:
@@ -208,6 +223,20 @@ def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], r
     )
 
 
+def ablation(regions: Sequence[Region], strings: Mapping[int, str], embeddings: Embeddings) -> dict[str, float]:
+    """Purpose similarity on labelled regions of validation sites, for each variant of the recipe trained on training sites."""
+    training = [region for region in regions if split_of(region.site) == "train"]
+    validation = [region for region in regions if split_of(region.site) == "validation"]
+    labels = embeddings.of([region.purpose for region in validation])
+    found = {}
+    for name, recipe in tqdm(ABLATION.items(), unit="variant", disable=None):
+        model = train_purpose_model(training, strings, recipe, embeddings)
+        said = model.purposes([region.features for region in validation], [region.units for region in validation])
+        found[name] = float(np.einsum("ij,ij->i", embeddings.of(said), labels).mean())
+        log.info("%.4f  %s", found[name], name)
+    return found
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m training.train_embedded_abstraction", description="Train the embedded abstractor's purposes."
@@ -219,6 +248,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--all-pages", action="store_true", help="after measuring on test sites, train on all pages and write those weights"
     )
     parser.add_argument("--report", choices=("validation", "test"), default="test", help="sites that the figures are of")
+    parser.add_argument("--ablate", action="store_true", help="only measure what each piece is worth, on validation sites; write nothing")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     recipe, started = Recipe(), time.time()
@@ -227,6 +257,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
     regions, strings = labelled_regions(pages), word_strings(pages)
     embeddings = Embeddings()
+    if args.ablate:
+        print(json.dumps(ablation(regions, strings, embeddings), indent=1))
+        return 0
     model = train_purpose_model([r for r in regions if split_of(r.site) == "train"], strings, recipe, embeddings)
     save_purpose_model(model, args.out)
     held_out = [page for page in pages if split_of(page.site) == args.report]
