@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from pagedigest.change_list import IDS_LIMIT, collect_changes
 from pagedigest.changes import Change, ChangeList, alert_texts
 from pagedigest.digest import Digest
 from pagedigest.page_identity import PageEvent
+from pagedigest.priority import with_priorities
 from pagedigest.selection import Selection
 from pagedigest.tokens import TokenCounter
 from pagedigest.transition import Transition, diff
@@ -55,6 +54,7 @@ class OpenPage:
     """A page from its opening on. `number` counts from 1; steps likewise.
 
     `all_page` is the page of `view_all` that is shown, 0 when the digest is shown; `viewed` are regions asked for.
+    `urgent` and `fresh` are ids that appeared with the step at which the page was shown anew: messages and popups, others.
     """
 
     number: int
@@ -66,6 +66,8 @@ class OpenPage:
     note: str = ""
     all_page: int = 0
     viewed: tuple[int, ...] = ()
+    urgent: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
     log: PageLog | None = None
     digest: Digest | None = None
     digest_open: tuple[int, ...] = ()
@@ -126,6 +128,16 @@ class OpenPage:
         transition = diff(log.tree, self.tree)
         return collect_changes(transition, self.tree, log.region_of, open_regions=self.open, replaced_limit=IDS_LIMIT)
 
+    def appeared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Ids that the last step brought: of messages and popups, and of other additions."""
+        before = set(self.previous_changes.changes)
+        new = [change for change in self.changes.changes if change not in before]
+
+        def ids(*kinds: str) -> tuple[str, ...]:
+            return tuple(line.id for change in new if change.kind in kinds for line in change.lines if line.id is not None)
+
+        return ids("alert", "popup"), ids("added")
+
     def display_map(self) -> tuple[RegionMap, frozenset[int]]:
         """The regions at entry over the entry tree with updates written in place, and the nodes not to print there."""
         transition = self.transition
@@ -140,16 +152,11 @@ class OpenPage:
         return RegionMap(Partition(tree, self.region_map.partition.roots), self.region_map.abstractions), hidden
 
     def display_selection(self) -> Selection:
-        """The selection, the nodes of regions that were asked for or that block the page ranked before all others."""
-        forced = [number for number in self.open if number not in self.selection.open or number in self.viewed]
-        if not forced:
-            return self.selection
-        scores = np.array(self.selection.node_scores, dtype=float)
-        top = float(scores.max(initial=0.0))
-        for number in forced:
-            members = self.region_map.partition.regions[number].members
-            scores[members] = top + 1.0 + scores[members]
-        return replace(self.selection, open=self.open, node_scores=scores)
+        """The selection with what comes before relevance ranked first."""
+        first = [*self.viewed, *(self.modal.regions if self.modal is not None and not self.modal.added else ())]
+        return with_priorities(
+            self.selection, self.region_map.partition, opened=self.open, first=first, fresh=self.fresh, urgent=self.urgent
+        )
 
     def updated_indices(self) -> frozenset[int]:
         """Entry nodes whose content is another now."""

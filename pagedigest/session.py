@@ -193,7 +193,8 @@ class DigestSession:
         if text is not None:
             return text
         self._counts["shown_anew"] += 1
-        self._enter(page.tree, "; ".join(part for part in (page.note, "shown anew: much was added since the page was opened") if part))
+        self._enter(page.tree, "; ".join(part for part in (page.note, "shown anew: much has changed since the page was opened") if part))
+        self.page.urgent, self.page.fresh = page.appeared()
         with self._stage("render"):
             return self._layout.opened(self.page)
 
