@@ -26,6 +26,8 @@ __all__ = ["capture_live", "capture_live_async", "capture_page"]
 T = TypeVar("T")
 
 HIT_TEST_LIMIT = 200
+NODES_SHARE = 0.75
+"""Share of the time for reading after which accessibility nodes that are not there are derived from the document."""
 
 
 def capture_page(
@@ -95,7 +97,9 @@ async def _read_before(
     api = require_playwright()
     target = target or str(inner.url)
     try:
-        return await asyncio.wait_for(_read(page, inner, screenshot, notes if notes is not None else []), timeout_s)
+        return await asyncio.wait_for(
+            _read(page, inner, screenshot, notes if notes is not None else [], timeout_s * NODES_SHARE), timeout_s
+        )
     except TimeoutError as error:
         shown = timeout_s if limit_s is None else limit_s
         raise CaptureTimeout(
@@ -106,11 +110,14 @@ async def _read_before(
         raise _browser_gone(error, target) from error
 
 
-async def _read(page: Any, inner: Any, screenshot: bool, notes: list[str]) -> Snapshot:
+async def _read(page: Any, inner: Any, screenshot: bool, notes: list[str], nodes_s: float) -> Snapshot:
     async with cdp.page_session(inner) as session:
-        reading = await cdp.read_page(inner, session)
+        reading = await cdp.read_page(inner, session, nodes_until=time.monotonic() + nodes_s)
         layouts = [judge_layout(frame.dom, viewport=frames.visible_size(reading, k)) for k, frame in enumerate(reading.frames)]
-        blocked = await _blocked(session, reading, layouts[0])
+        derived = sum(frame.derived for frame in reading.frames)
+        if derived:
+            notes.append(f"accessibility tree not ready after {nodes_s:.3g} s; roles and names come from the document (frames: {derived})")
+        blocked = frozenset() if derived else await _blocked(session, reading, layouts[0])
         picture = await cdp.take_screenshot(session, reading.content_size) if screenshot else None
     labels = frames.frame_labels(page, reading)
     return frames.merge_frames(reading, layouts, labels, blocked, notes, picture)

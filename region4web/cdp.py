@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from region4web.derived import derive_nodes
 from region4web.domsnapshot import COMPUTED_STYLES, DomDocument, read_documents
 
 __all__ = [
@@ -65,7 +67,8 @@ class FrameReading:
     """One frame. `owner` is (index of the reading, backend id) of the frame element; None for the page's own document.
 
     `origin` is where the frame's document begins, in CSS px of its parent's document, scrolling of the frame included. `document` is
-    identified by `loader_id`: the same frame with another loader holds another document.
+    identified by `loader_id`: the same frame with another loader holds another document. `derived`: the nodes were made
+    from the document, the browser's were not ready in time.
     """
 
     frame_id: str
@@ -76,6 +79,7 @@ class FrameReading:
     owner: tuple[int, int] | None
     origin: tuple[float, float]
     session: DevTools
+    derived: bool
 
 
 @dataclass(frozen=True)
@@ -115,19 +119,20 @@ async def open_session(page: Any, target: Any) -> DevTools:
     return DevTools(await _unbroken(page.context.new_cdp_session(target)))
 
 
-async def read_page(page: Any, session: DevTools) -> PageReading:
-    """Read all frames of `page` through its `session`."""
+async def read_page(page: Any, session: DevTools, *, nodes_until: float) -> PageReading:
+    """Read all frames of `page` through its `session`. Accessibility nodes that are not there at the time `nodes_until`
+    (of `time.monotonic`) are derived from the document."""
     metrics = await session.send("Page.getLayoutMetrics", {})
     visual = metrics.get("cssVisualViewport") or metrics["visualViewport"]
     viewport = metrics.get("cssLayoutViewport") or metrics["layoutViewport"]
     content = metrics.get("cssContentSize") or metrics["contentSize"]
     device = metrics["layoutViewport"]["clientWidth"]
     pixel_ratio = device / viewport["clientWidth"] if viewport["clientWidth"] and device else 1.0
-    frames, lost = await _read_process(session, None, pixel_ratio)
+    frames, lost = await _read_process(session, None, pixel_ratio, nodes_until)
     foreign: list[DevTools] = []
     try:
         if len(page.frames) > len(frames) + lost:
-            lost += await _read_foreign(page, frames, foreign, pixel_ratio)
+            lost += await _read_foreign(page, frames, foreign, pixel_ratio, nodes_until)
     finally:
         for other in foreign:
             await other.close()
@@ -141,7 +146,7 @@ async def read_page(page: Any, session: DevTools) -> PageReading:
 
 
 async def _read_process(
-    session: DevTools, owner: tuple[int, int] | None, pixel_ratio: float, first: int = 0
+    session: DevTools, owner: tuple[int, int] | None, pixel_ratio: float, nodes_until: float, first: int = 0
 ) -> tuple[list[FrameReading], int]:
     """The frames that live in the process of `session`; `first` is the index that the first of them will have."""
     tree = (await session.send("Page.getFrameTree", {}))["frameTree"]
@@ -157,12 +162,16 @@ async def _read_process(
     for position, above, origin in pending:  # grows while it is walked: parents come first
         dom = documents[position]
         loader_id, url = loaders.get(dom.frame_id, ("", dom.url))
-        nodes = await _ax_nodes(session, dom.frame_id, is_root=position == 0)
+        derived = False
+        try:
+            nodes = await within(_ax_nodes(session, dom.frame_id, is_root=position == 0), max(0.1, nodes_until - time.monotonic()))
+        except TimeoutError:
+            nodes, derived = derive_nodes(dom), True
         if nodes is None:
             lost += 1
             continue
         index = first + len(readings)
-        readings.append(FrameReading(dom.frame_id, loader_id, url, nodes, dom, above, origin, session))
+        readings.append(FrameReading(dom.frame_id, loader_id, url, nodes, dom, above, origin, session, derived))
         for i, child in dom.content_document.items():
             if i in dom.boxes:
                 pending.append((child, (index, dom.backend_id[i]), frame_origin(dom, i, documents[child].scroll)))
@@ -181,7 +190,7 @@ async def _ax_nodes(session: DevTools, frame_id: str, *, is_root: bool) -> list[
     return nodes
 
 
-async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[DevTools], pixel_ratio: float) -> int:
+async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[DevTools], pixel_ratio: float, nodes_until: float) -> int:
     """Append the frames of other processes to `frames`, their sessions to `foreign`; returns how many could not be read."""
     lost = 0
     for frame in page.frames:
@@ -199,23 +208,15 @@ async def _read_foreign(page: Any, frames: list[FrameReading], foreign: list[Dev
             owner = await _owner(frames, frame_id)
             if owner is None:
                 continue
-            readings, gone = await _read_process(session, owner, pixel_ratio, first=len(frames))
+            readings, gone = await _read_process(session, owner, pixel_ratio, nodes_until, first=len(frames))
         except Exception as error:
             if not is_protocol_error(error):
                 raise
             lost += 1
             continue
         parent = frames[owner[0]].dom
-        readings[0] = FrameReading(
-            readings[0].frame_id,
-            readings[0].loader_id,
-            readings[0].url,
-            readings[0].ax_nodes,
-            readings[0].dom,
-            owner,
-            frame_origin(parent, parent.node_of[owner[1]], readings[0].dom.scroll),
-            session,
-        )
+        origin = frame_origin(parent, parent.node_of[owner[1]], readings[0].dom.scroll)
+        readings[0] = replace(readings[0], origin=origin)
         frames.extend(readings)
         lost += gone
     return lost

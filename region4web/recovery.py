@@ -18,7 +18,7 @@ from region4web.hints import SILENT, describe_unnamed, short_text, shown_texts
 from region4web.layout import Layout
 from region4web.properties import WIDGET_ROLES, add_extents, add_property, add_relations, property_of
 
-__all__ = ["HIDDEN_DESCRIPTION", "complete_frame"]
+__all__ = ["HIDDEN_DESCRIPTION", "complete_frame", "control_role", "own_name"]
 
 HIDDEN_DESCRIPTION = "hidden from accessibility"
 INPUT_ROLES = {
@@ -79,12 +79,12 @@ def _recover_hidden(nodes: list[dict[str, Any]], by_backend: dict[int, dict[str,
             continue
         j = i
         while j < dom.end[i]:
-            role = _control_role(dom, j)
+            role = control_role(dom, j)
             if role is None or j not in dom.boxes or j in layout.invisible:
                 j += 1
                 continue
             href = dom.attributes[j].get("href")
-            name = _own_name(dom, j)
+            name = own_name(dom, j)
             known = by_backend.get(dom.backend_id[j])
             twin = href is not None and urljoin(dom.url, href) in present
             if (known is None or known.get("ignored")) and not twin and (name or href or role not in ("link", "button")):
@@ -95,7 +95,7 @@ def _recover_hidden(nodes: list[dict[str, Any]], by_backend: dict[int, dict[str,
     return count
 
 
-def _control_role(dom: DomDocument, i: int) -> str | None:
+def control_role(dom: DomDocument, i: int) -> str | None:
     """The role of an element that a person could use, else None."""
     if dom.node_type[i] != ELEMENT:
         return None
@@ -118,7 +118,7 @@ def _control_role(dom: DomDocument, i: int) -> str | None:
     return "button" if "onclick" in attributes else None
 
 
-def _own_name(dom: DomDocument, i: int) -> str:
+def own_name(dom: DomDocument, i: int) -> str:
     """A name from the document alone: aria-label, text, alternative text, title, placeholder, value of a button."""
     attributes = dom.attributes[i]
     if label := attributes.get("aria-label", "").strip():

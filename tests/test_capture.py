@@ -225,6 +225,24 @@ def test_four_thousand_rows_are_read_with_all_their_boxes(site: str) -> None:
     assert all(node.box is not None and node.visible and node.clickable for node in links)
 
 
+def test_nodes_that_are_not_ready_in_time_are_derived_from_the_document_and_that_is_said(
+    site: str, live_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_page.goto(f"{site}/rows")
+    whole = AXTree.from_snapshot(capture_live(live_page, timeout_s=60))
+    monkeypatch.setattr("region4web.capture.NODES_SHARE", 0.0)
+    snapshot = capture_live(live_page, timeout_s=60)
+    assert snapshot.notes == ("accessibility tree not ready after 0 s; roles and names come from the document (frames: 1)",)
+    derived = AXTree.from_snapshot(snapshot)
+    assert derived.repairs == ()
+
+    def links(tree: AXTree) -> list[tuple[Any, ...]]:
+        return [(node.id, node.name, node.url, node.box) for node in tree.nodes if node.role == "link"]
+
+    assert len(links(derived)) == 4000
+    assert links(derived) == links(whole)
+
+
 def test_frames_of_other_processes_are_part_of_the_tree_and_keep_their_labels(site: str, live_page: Any) -> None:
     live_page.goto(f"{site}/outer")
     first, second = capture_live(live_page), capture_live(live_page)
