@@ -8,6 +8,7 @@ the least needed ones go, never the ones that changed before others. Work grows 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from region4web.regions import RegionMap
 
 __all__ = ["continue_digest"]
 
+DEEPEST = 12
+"""Tabs of a line at most, as in a digest at entry."""
 MERGED_SIZE = 4
 """Largest subtree, in nodes, whose text may stand as its element's name (`lines`)."""
 
@@ -33,6 +36,7 @@ def continue_digest(
     updated: Collection[int],
     hidden: Collection[int],
     node_scores: FloatArray,
+    labels: Callable[[], Sequence[int]],
     tell: Callable[[Collection[str]], RenderedChanges],
     counter: TokenCounter,
     budget_tokens: int | None,
@@ -42,7 +46,8 @@ def continue_digest(
     """The digest and the changes told under it.
 
     `region_map` is that of entry, `display` the same regions over the entry tree with updates in place. `tell(printed)`
-    renders the changes, ids bare where `printed` has them.
+    renders the changes, ids bare where `printed` has them. `labels()` gives for each node the one that tells it apart
+    (`lines`); it is asked for only where room has to be made.
     """
     body = _current_lines(digest.body, display.partition.tree, frozenset(updated), frozenset(hidden))
     nodes = display.partition.tree.nodes
@@ -50,19 +55,19 @@ def continue_digest(
     frame = DigestFrame(display, counter, notes, told.text, full_tokens, budget_tokens)
     if budget_tokens is not None:
         over = counter.count(frame.text([line.text for line in body], len(digest.open), budget_tokens)) - budget_tokens
-        body = _without_least_needed(body, over, frozenset(updated), node_scores, counter)
+        body = _without_least_needed(body, over, frozenset(updated), node_scores, labels, counter)
     while True:
         shown = tuple(nodes[line.node].id for line in body if line.node >= 0 and nodes[line.node].addressable)
         told = tell(frozenset(shown))
         frame = DigestFrame(display, counter, notes, told.text, full_tokens, budget_tokens)
-        lines, opened = _with_headers(body, region_map, frozenset(hidden))
+        lines, opened = _with_headers(_indented(body, region_map.partition.tree), region_map, frozenset(hidden))
         text, tokens = frame.finished(lines, len(opened))
         if budget_tokens is None or tokens <= budget_tokens:
             return Digest(text, shown, opened, tokens, digest.folded + len(digest.body) - len(body), tuple(body)), told
         if not body:
             text, tokens = frame.shortest(budget_tokens)
             return Digest(text, (), (), tokens, digest.folded + len(digest.body)), told if text else RenderedChanges("", ())
-        body = _without_least_needed(body, tokens - budget_tokens, frozenset(updated), node_scores, counter)
+        body = _without_least_needed(body, tokens - budget_tokens, frozenset(updated), node_scores, labels, counter)
 
 
 def _current_lines(body: Sequence[BodyLine], tree: AXTree, updated: frozenset[int], hidden: frozenset[int]) -> list[BodyLine]:
@@ -96,15 +101,21 @@ def _written(tree: AXTree, i: int, limit: int, with_address: bool) -> str:
 
 
 def _without_least_needed(
-    body: list[BodyLine], over: int, updated: frozenset[int], scores: FloatArray, counter: TokenCounter
+    body: list[BodyLine], over: int, updated: frozenset[int], scores: FloatArray, labels: Callable[[], Sequence[int]], counter: TokenCounter
 ) -> list[BodyLine]:
     """Enough lines left out to save `over` tokens: what no element is on last, changed elements before that."""
     if over <= 0:
         return body
     cost = [counter.count(f"{line.text}\n") for line in body]
+    # A line that tells another apart is needed as much as that one.
+    label_of = labels()
+    worth = {line.node: float(scores[line.node]) / max(1, cost[k]) for k, line in enumerate(body) if line.node >= 0}
+    for node in list(worth):
+        if (label := label_of[node]) in worth:
+            worth[label] = max(worth[label], worth[node] * 1.001)
     order = sorted(
         (k for k, line in enumerate(body) if line.node >= 0),
-        key=lambda k: (body[k].node in updated, float(scores[body[k].node]) / max(1, cost[k]), -k),
+        key=lambda k: (body[k].node in updated, worth[body[k].node], -k),
     )
     order += [k for k in range(len(body) - 1, -1, -1) if body[k].node < 0]
     left_out: set[int] = set()
@@ -114,6 +125,23 @@ def _without_least_needed(
         left_out.add(k)
         over -= cost[k]
     return [line for k, line in enumerate(body) if k not in left_out]
+
+
+def _indented(body: Sequence[BodyLine], tree: AXTree) -> list[BodyLine]:
+    """The lines, one tab more for each element around them that is listed in their region."""
+    around: list[int] = []  # ends of the listed subtrees that are open
+    lines = []
+    for line in body:
+        if line.node < 0:
+            if line.region >= 0:
+                around.clear()
+            lines.append(line)
+            continue
+        while around and around[-1] <= line.node:
+            around.pop()
+        around.append(int(tree.end[line.node]))
+        lines.append(replace(line, text="\t" * min(DEEPEST, len(around)) + line.text.lstrip("\t")))
+    return lines
 
 
 def _with_headers(body: Sequence[BodyLine], region_map: RegionMap, hidden: frozenset[int]) -> tuple[list[str], tuple[int, ...]]:

@@ -68,6 +68,7 @@ class InPlaceLayout:
             updated=page.updated_indices(),
             hidden=hidden,
             node_scores=page.selection.node_scores,
+            labels=page.labels,
             tell=tell,
             counter=self.counter,
             budget_tokens=page.budget_tokens,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pagedigest.change_list import IDS_LIMIT, collect_changes
 from pagedigest.changes import Change, ChangeList, alert_texts
 from pagedigest.digest import Digest
+from pagedigest.lines import DigestLines
 from pagedigest.page_identity import PageEvent
 from pagedigest.priority import with_priorities
 from pagedigest.selection import Selection
@@ -80,6 +81,7 @@ class OpenPage:
     alerts: dict[str, str] = field(init=False)
     passed_alerts: tuple[str, ...] = field(init=False, default=())
     _full_tokens_at_entry: int = field(init=False)
+    _labels: Sequence[int] | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.tree = self.entry
@@ -157,6 +159,12 @@ class OpenPage:
         return with_priorities(
             self.selection, self.region_map.partition, opened=self.open, first=first, fresh=self.fresh, urgent=self.urgent
         )
+
+    def labels(self) -> Sequence[int]:
+        """For each entry node the node whose line tells it apart, -1 where none does."""
+        if self._labels is None:
+            self._labels = DigestLines(self.entry).label
+        return self._labels
 
     def updated_indices(self) -> frozenset[int]:
         """Entry nodes whose content is another now."""
