@@ -8,14 +8,14 @@ stopped browser is an error, after which `open` goes on. The command line's sess
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pagedigest.integrations.acting import ActionRefused
 from pagedigest.integrations.addresses import AddressPolicy
-from pagedigest.integrations.playwright import AsyncPlaywrightDigest, Steps, packaged_digest
+from pagedigest.integrations.live_digest import packaged_digest
+from pagedigest.integrations.tabbed_digest import TabbedDigest
 from pagedigest.observation import Action, Observation
 from pagedigest.session import PageDigest
 
@@ -54,7 +54,7 @@ class LiveBrowser:
         self._playwright: Any = None
         self._chromium: Any = None
         self._context: Any = None
-        self._digest: _TabbedDigest | None = None
+        self._digest: TabbedDigest | None = None
         self._last: tuple[str, str] = ("", "")  # page, text that was told of it
         self._hung = False
 
@@ -150,7 +150,7 @@ class LiveBrowser:
 
     # The browser.
 
-    def _running(self) -> _TabbedDigest:
+    def _running(self) -> TabbedDigest:
         from region4web.errors import BrowserError
 
         if self._digest is None:
@@ -159,7 +159,7 @@ class LiveBrowser:
             raise BrowserError("the browser has stopped: open an address to start it again")
         return self._digest
 
-    async def _ready(self) -> _TabbedDigest:
+    async def _ready(self) -> TabbedDigest:
         """The digest of a browser that runs, started when it does not."""
         from region4web.browser import launch_async, require_playwright
 
@@ -180,11 +180,11 @@ class LiveBrowser:
         if self._digest is not None:
             self._digest.opened_tab(page)
 
-    async def _new_digest(self, page: Any) -> _TabbedDigest:
+    async def _new_digest(self, page: Any) -> TabbedDigest:
         if self._method is None:
             self._method = await asyncio.to_thread(packaged_digest, budget_tokens=self.budget_tokens, layout="append")
         self._last = ("", "")
-        return _TabbedDigest(page, self.task, method=self._method, timeout_s=self.timeout_s, policy=self.policy, downloads=self.downloads)
+        return TabbedDigest(page, self.task, method=self._method, timeout_s=self.timeout_s, policy=self.policy, downloads=self.downloads)
 
     async def _routed(self, route: Any) -> None:
         """Stop a page from leading the browser where it may not go."""
@@ -199,7 +199,7 @@ class LiveBrowser:
                 return
         await route.continue_()
 
-    async def _go(self, digest: _TabbedDigest, address: str, target: str) -> None:
+    async def _go(self, digest: TabbedDigest, address: str, target: str) -> None:
         from playwright.async_api import Error, TimeoutError
 
         from region4web.errors import BrowserError, CaptureTimeout
@@ -218,7 +218,7 @@ class LiveBrowser:
             digest.notes.clear()
             raise navigation_error(str(error), target, downloads) from error
 
-    async def _replace_tab(self, digest: _TabbedDigest) -> None:
+    async def _replace_tab(self, digest: TabbedDigest) -> None:
         """Leave a page that does not respond for a fresh tab."""
         hung = digest.page
         page = await self._context.new_page()
@@ -275,7 +275,7 @@ class LiveBrowser:
             title=tree.title,
         )
 
-    async def _tab_list(self, digest: _TabbedDigest) -> Reply:
+    async def _tab_list(self, digest: TabbedDigest) -> Reply:
         lines = ["TABS"]
         for number, page in enumerate(self._pages(), start=1):
             try:
@@ -285,98 +285,6 @@ class LiveBrowser:
             lines.append(f"{'*' if page is digest.page else ' '} {number} | {' '.join(title.split())[:80]!r} | {page.url[:200]}")
         text = "\n".join(lines)
         return Reply(text, digest.method.counter.count(text), 0, (), (), "", "tabs", digest.page.url, "")
-
-
-class _TabbedDigest(AsyncPlaywrightDigest):
-    """A digest that follows new tabs, answers dialogs, saves downloads, and leaves pages that it may not be on."""
-
-    def __init__(self, page: Any, task: str, *, method: PageDigest, timeout_s: float, policy: AddressPolicy, downloads: Path) -> None:
-        self.policy, self.downloads = policy, downloads
-        self.accept_dialog = False
-        self.new_tabs: list[Any] = []
-        self.saved: list[Any] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        super().__init__(page, task, method=method, timeout_s=timeout_s)
-
-    def attach(self, page: Any) -> None:
-        fresh = id(page) not in self._attached
-        super().attach(page)
-        if fresh:
-            page.on("dialog", lambda dialog: self._soon(self._answer(dialog)))
-            page.on("download", lambda download: self._soon(self._save(download)))
-
-    def opened_tab(self, page: Any) -> None:
-        """Take note of a tab that a page opened."""
-        if page is not self.page:
-            self.new_tabs.append(page)
-            self.attach_listeners(page)
-
-    def attach_listeners(self, page: Any) -> None:
-        """Listen to a tab before it is followed: its first dialog may come at once."""
-        current = self.page
-        self.attach(page)
-        self.page = current
-
-    async def after(self, action: Action) -> Observation:
-        """Settle and observe, after something that was done to the page directly."""
-        await self.settle()
-        return await self.observe(last_action=action)
-
-    def _settle(self) -> Steps[None]:
-        from playwright.async_api import Error
-
-        try:
-            yield from super()._settle()
-        finally:
-            open_tabs = [page for page in self.new_tabs if not page.is_closed()]
-            self.new_tabs.clear()
-        if open_tabs:
-            self.attach(open_tabs[-1])
-            pages = [page for page in self.page.context.pages if not page.is_closed()]
-            self.notes.append(f"a new tab opened; this is tab {pages.index(self.page) + 1} of {len(pages)}")
-            try:
-                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
-            except Error:
-                self.notes.append("the new tab is still loading")
-            yield from super()._settle()
-        yield self._stay_where_allowed()
-
-    async def _stay_where_allowed(self) -> None:
-        """A redirect may end where the page itself could not lead: leave it unread."""
-        try:
-            await asyncio.to_thread(self.policy.check, self.page.url)
-        except ActionRefused:
-            await self.page.goto("about:blank")
-            raise
-
-    async def _answer(self, dialog: Any) -> None:
-        from playwright.async_api import Error
-
-        kind, text = dialog.type, " ".join(dialog.message.split())[:300]
-        accepted = self.accept_dialog or kind == "beforeunload"
-        try:
-            await (dialog.accept() if accepted else dialog.dismiss())
-        except Error:
-            return  # the page went away with it
-        self.notes.append(f"dialog {kind} {text!r} was {'accepted' if accepted else 'dismissed'}")
-
-    async def _save(self, download: Any) -> None:
-        from playwright.async_api import Error
-
-        self.saved.append(download)
-        name = re.sub(r"[^\w.() -]", "_", download.suggested_filename)[-100:] or "download"
-        path = self.downloads / name
-        try:
-            await download.save_as(path)
-        except Error as error:
-            self.notes.append(f"download {name!r} failed: {str(error).splitlines()[0][:100]}")
-            return
-        self.notes.append(f"download {name!r} was saved to {path}")
-
-    def _soon(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _added_lines(before: str, now: str) -> list[str] | None:

@@ -1,0 +1,318 @@
+"""Observing a live page and acting on it, written once for both of Playwright's APIs.
+
+Enters: a live page and ids that were shown. Leaves: an `Observation` a step, with what happened beside the page (HTTP
+errors, new tabs, notes of the capture) as NOTE lines above the digest. Page logic yields what Playwright returned and
+is sent the value: `playwright` has the two subclasses that run it. Every action checks its id, acts with Playwright's own
+waiting, lets the page settle and observes.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pagedigest.integrations.acting import ActionFailed, ActionRefused, ShownElements
+from pagedigest.observation import Action, Observation
+from pagedigest.session import DigestSession, PageDigest
+from region4web.axtree import AXTree
+
+__all__ = ["LiveDigest", "Steps", "packaged_digest"]
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""Page logic written once: it yields what Playwright returned, and is sent the value (sync) or the awaited value (async)."""
+
+ACTION_TIMEOUT_S = 5.0
+NAVIGATION_LIMIT_S = 15.0
+REQUEST_LIMIT_S = 2.0
+"""How long a page's own requests are waited for after an action."""
+QUIET_MS, QUIET_LIMIT_MS = 150, 1500
+DIRECTIONS = {"down": (0, 0.9), "up": (0, -0.9), "right": (0.9, 0), "left": (-0.9, 0), "bottom": (0, 1e6), "top": (0, -1e6)}
+
+_QUIET = """([quiet, limit]) => new Promise(done => {
+    const finish = () => { observer.disconnect(); done(true); };
+    let timer = setTimeout(finish, quiet);
+    const observer = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(finish, quiet); });
+    setTimeout(finish, limit);
+    observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+})"""
+_TAKE = "name => { const element = globalThis[name]; delete globalThis[name]; return element ?? null; }"
+_SCROLL = """(element, [x, y]) => {
+    let box = element || document.scrollingElement || document.documentElement;
+    if (!element && box.scrollHeight <= box.clientHeight + 1) {
+        const inner = [...document.querySelectorAll('*')].filter(e => e.scrollHeight > e.clientHeight + 20 && /auto|scroll/.test(getComputedStyle(e).overflowY));
+        box = inner.sort((a, b) => b.clientHeight * b.clientWidth - a.clientHeight * a.clientWidth)[0] || box;
+    }
+    while (box.parentElement && box.scrollHeight <= box.clientHeight + 1 && box.scrollWidth <= box.clientWidth + 1) box = box.parentElement;
+    const before = [box.scrollLeft, box.scrollTop];
+    box.scrollBy({left: x * box.clientWidth, top: y * box.clientHeight, behavior: 'instant'});
+    return before[0] !== box.scrollLeft || before[1] !== box.scrollTop;
+}"""
+_COVERING = re.compile(r"(<[a-zA-Z][^\n]*?>).{0,120}intercepts pointer events")
+
+
+def packaged_digest(*, budget_tokens: int | None = None, layout: str = "in_place") -> PageDigest:
+    """PageDigest with the packaged segmenter and abstractor and the language-model-free selector."""
+    from pagedigest.selection import HybridSelector
+    from region4web.abstraction import abstractor_by_name
+    from region4web.segmenters import segmenter_by_name
+
+    return PageDigest(
+        segmenter_by_name("best"),
+        abstractor_by_name("embedded"),
+        HybridSelector(),
+        budget_tokens=budget_tokens,
+        layout="append" if layout == "append" else "in_place",
+    )
+
+
+class LiveDigest:
+    """What both APIs share: one episode on one page at a time."""
+
+    def __init__(self, page: Any, task: str = "", *, method: PageDigest | None = None, budget_tokens: int | None = None, timeout_s: float = 15.0) -> None:  # fmt: skip
+        if method is not None and budget_tokens is not None:
+            raise ValueError("budget_tokens is a setting of the method: give one of them")
+        self.method = method if method is not None else packaged_digest(budget_tokens=budget_tokens)
+        self.session: DigestSession = self.method.start(task)
+        self.timeout_s = timeout_s
+        self.notes: list[str] = []
+        """What happened beside the page since the last observation."""
+        self._elements = ShownElements()
+        self._told: set[str] = set()
+        self._pending: dict[Any, float] = {}
+        self._failed: Action | None = None
+        self._attached: set[int] = set()
+        self.page = page
+        self.attach(page)
+
+    def attach(self, page: Any) -> None:
+        """Make `page` the one that is observed and acted on (another tab)."""
+        self.page = page
+        if id(page) in self._attached:
+            return
+        self._attached.add(id(page))
+        page.on("request", lambda request: self._started(page, request))
+        page.on("requestfinished", lambda request: self._pending.pop(request, None) and None)
+        page.on("requestfailed", lambda request: self._pending.pop(request, None) and None)
+        page.on("response", lambda response: self._answered(page, response))
+
+    def _started(self, page: Any, request: Any) -> None:
+        if page is self.page and request.resource_type in ("document", "xhr", "fetch"):
+            self._pending[request] = time.monotonic()
+
+    def _answered(self, page: Any, response: Any) -> None:
+        if page is not self.page or response.status < 400:
+            return
+        request = response.request
+        if request.resource_type == "document" and request.is_navigation_request() and request.frame == page.main_frame:
+            self.notes.append(f"the server answered HTTP {response.status} {response.status_text}".rstrip())
+
+    # What the subclass gives: sync values or awaitables.
+
+    def _capture(self) -> Any:
+        raise NotImplementedError
+
+    def _expose(self, key: str, name: str) -> Any:
+        raise NotImplementedError
+
+    # Page logic.
+
+    def _observe(self, action: Action | None) -> Steps[Observation]:
+        if action is None and self._failed is not None:
+            action = self._failed
+        snapshot = yield self._capture()
+        self._failed = None
+        tree = AXTree.from_snapshot(snapshot)
+        observation = self.session.observe(tree, last_action=action)
+        return self._noted(observation, tree)
+
+    def _viewed(self, observation: Observation) -> Observation:
+        return self._noted(observation, self.session.page.tree)
+
+    def _noted(self, observation: Observation, tree: AXTree) -> Observation:
+        """The observation with NOTE lines on top; those of the capture once a page."""
+        if observation.trace.get("event") == "opened":
+            self._told.clear()
+        fresh = [*self.notes, *(note for note in tree.notes if note not in self._told)]
+        self._told.update(tree.notes)
+        self.notes = []
+        self._elements.show(observation, tree, self.session.page.changes.region_of)
+        trace = {**observation.trace, "notes": tuple(fresh), "body": observation.text}
+        if not fresh:
+            return replace(observation, trace=trace)
+        lines = [f"NOTE {_one_line(note)}" for note in fresh]
+        added = self.method.counter.count("\n".join(lines) + "\n")
+        usage = replace(observation.usage, tokens=observation.usage.tokens + added)
+        return replace(observation, text="\n".join([*lines, observation.text]), usage=usage, trace=trace)
+
+    def _on_element(self, call: str, element_id: str | int, perform: Callable[[Any], Steps[None]]) -> Steps[Observation]:
+        node = self._elements.node(element_id)
+        from region4web.errors import ElementGone
+
+        name = f"__pagedigest_{secrets.token_hex(8)}"
+        try:
+            yield self._expose(node.id, name)
+        except ElementGone as error:
+            raise ActionRefused(f"{error}: observe the page again", element_id=node.id) from error
+        element = yield from self._take(name, in_frame=bool(node.frame))
+        if element is None:
+            raise ActionRefused(f"element {node.id} went away: observe the page again", element_id=node.id)
+        return (yield from self._performed(Action(call, node.id), perform(element)))
+
+    def _performed(self, action: Action, steps: Steps[None]) -> Steps[Observation]:
+        from playwright.async_api import Error
+
+        try:
+            yield from steps
+        except Error as error:
+            reason = _reason(str(error), action.target or "")
+            self._failed = replace(action, error=reason)
+            raise ActionFailed(reason, element_id=action.target or "") from error
+        yield from self._settle()
+        return (yield from self._observe(action))
+
+    def _take(self, name: str, *, in_frame: bool) -> Steps[Any]:
+        """The exposed element as Playwright's handle; None when its frame went away meanwhile."""
+        from playwright.async_api import Error
+
+        for frame in self.page.frames if in_frame else [self.page.main_frame]:
+            try:
+                handle = yield frame.evaluate_handle(_TAKE, name)
+            except Error:
+                continue
+            if element := handle.as_element():
+                return element
+        return None
+
+    def _settle(self) -> Steps[None]:
+        """Wait for what the action set off: a navigation, the page's requests, then a moment without changes."""
+        from playwright.async_api import Error
+
+        started = time.monotonic()
+        try:
+            yield self.page.wait_for_timeout(60)
+            while self._busy(started):
+                yield self.page.wait_for_timeout(40)
+            yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
+            yield self.page.wait_for_function(_QUIET, arg=[QUIET_MS, QUIET_LIMIT_MS], timeout=QUIET_LIMIT_MS + 1500)
+        except Error as error:
+            if self.page.is_closed():
+                raise ActionFailed("the page was closed by this action") from error
+            # A page that never rests is observed as it is; the capture has a deadline of its own.
+
+    def _busy(self, started: float) -> bool:
+        now = time.monotonic()
+        for request in [request for request, since in self._pending.items() if now - since > NAVIGATION_LIMIT_S]:
+            del self._pending[request]
+        kinds = {request.resource_type for request, since in self._pending.items() if since >= started - 5.0}
+        return ("document" in kinds and now - started < NAVIGATION_LIMIT_S) or (bool(kinds) and now - started < REQUEST_LIMIT_S)
+
+    def _click(self, element_id: str | int) -> Steps[Observation]:
+        def perform(element: Any) -> Steps[None]:
+            yield element.click(timeout=ACTION_TIMEOUT_S * 1000)
+
+        return (yield from self._on_element(f"click({str(element_id)!r})", element_id, perform))
+
+    def _fill(self, element_id: str | int, text: str) -> Steps[Observation]:
+        def perform(element: Any) -> Steps[None]:
+            yield element.fill(text, timeout=ACTION_TIMEOUT_S * 1000)
+
+        return (yield from self._on_element(f"fill({str(element_id)!r}, {text!r})", element_id, perform))
+
+    def _select(self, element_id: str | int, option: str) -> Steps[Observation]:
+        def perform(element: Any) -> Steps[None]:
+            names = yield element.evaluate("e => e.tagName === 'SELECT' ? [...e.options].map(o => [o.label.trim(), o.value]) : null")
+            if names is None:
+                raise ActionRefused(
+                    f"[{element_id}] is no drop-down of the browser: click it, then click the option", element_id=str(element_id)
+                )
+            labels, values = [name for name, _ in names], [value for _, value in names]
+            if option in labels:
+                yield element.select_option(index=labels.index(option), timeout=ACTION_TIMEOUT_S * 1000)
+            elif option in values:
+                yield element.select_option(value=option, timeout=ACTION_TIMEOUT_S * 1000)
+            else:
+                known = ", ".join(repr(label[:40]) for label in labels[:12]) + (f" and {len(labels) - 12} more" if len(labels) > 12 else "")
+                raise ActionRefused(f"[{element_id}] has no option {option!r}; it has {known}", element_id=str(element_id))
+
+        return (yield from self._on_element(f"select({str(element_id)!r}, {option!r})", element_id, perform))
+
+    def _press(self, key: str, element_id: str | int | None) -> Steps[Observation]:
+        if element_id is not None:
+
+            def perform(element: Any) -> Steps[None]:
+                yield element.press(key, timeout=ACTION_TIMEOUT_S * 1000)
+
+            return (yield from self._on_element(f"press({key!r}, {str(element_id)!r})", element_id, perform))
+
+        def on_page() -> Steps[None]:
+            yield self.page.keyboard.press(key)
+
+        return (yield from self._performed(Action(f"press({key!r})"), on_page()))
+
+    def _scroll(self, direction: str, element_id: str | int | None) -> Steps[Observation]:
+        if direction not in DIRECTIONS:
+            raise ActionRefused(f"cannot scroll {direction!r}; directions are {', '.join(DIRECTIONS)}")
+        amount = list(DIRECTIONS[direction])
+
+        def perform(element: Any) -> Steps[None]:
+            moved = yield (
+                self.page.evaluate(f"a => ({_SCROLL})(null, a)", amount) if element is None else element.evaluate(_SCROLL, amount)
+            )
+            if not moved:
+                self.notes.append(f"nothing scrolled: there is no more {direction}")
+
+        if element_id is not None:
+            return (yield from self._on_element(f"scroll({direction!r}, {str(element_id)!r})", element_id, perform))
+        return (yield from self._performed(Action(f"scroll({direction!r})"), perform(None)))
+
+    def _back(self) -> Steps[Observation]:
+        def perform() -> Steps[None]:
+            before = self.page.url
+            response = yield self.page.go_back(wait_until="commit", timeout=ACTION_TIMEOUT_S * 1000)
+            if response is None and self.page.url == before:
+                self.notes.append("there is no earlier page in this tab")
+
+        return (yield from self._performed(Action("back()"), perform()))
+
+    # Reading more of the page needs no browser.
+
+    def view_all(self, *, page: int = 1) -> Observation:
+        """Every region in full, in pages."""
+        return self._viewed(self.session.view_all(page=page))
+
+    def view_region(self, region: str, *, page: int = 1) -> Observation:
+        """One region in full (`R4`)."""
+        return self._viewed(self.session.view_region(region, page=page))
+
+    def find(self, text: str, *, page: int = 1) -> Observation:
+        """Elements that say `text`."""
+        return self._viewed(self.session.find(text, page=page))
+
+
+def _reason(message: str, element_id: str) -> str:
+    """Playwright's call log as one line."""
+    what = f"[{element_id}]" if element_id else "it"
+    if found := _COVERING.search(message):
+        return f"{what} is covered by {found[1][:100]}: close that first"
+    for told in (
+        "element is not visible",
+        "element is not enabled",
+        "element is not stable",
+        "element is outside of the viewport",
+        "not editable",
+    ):
+        if told in message:
+            return f"{what} could not be used: {told}"
+    if "is not an <input>" in message or "cannot be filled" in message or "Cannot type" in message:
+        return f"{what} is no text field"
+    first = next((line for line in message.splitlines() if line.strip()), "the browser refused")
+    return f"{what} could not be used: {_one_line(first.split(': ', 1)[-1])[:160]}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

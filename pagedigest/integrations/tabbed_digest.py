@@ -1,0 +1,113 @@
+"""The digest of a browser with tabs: new tabs are followed, dialogs answered, downloads saved.
+
+Enters: a page of an async browser, and the policy on addresses. Leaves: observations, with what happened beside the page
+as notes. A page that may not be read is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from pagedigest.integrations.acting import ActionRefused
+from pagedigest.integrations.addresses import AddressPolicy
+from pagedigest.integrations.live_digest import Steps
+from pagedigest.integrations.playwright import AsyncPlaywrightDigest
+from pagedigest.observation import Action, Observation
+from pagedigest.session import PageDigest
+
+__all__ = ["TabbedDigest"]
+
+
+class TabbedDigest(AsyncPlaywrightDigest):
+    """A digest that follows new tabs, answers dialogs, saves downloads, and leaves pages that it may not be on."""
+
+    def __init__(self, page: Any, task: str, *, method: PageDigest, timeout_s: float, policy: AddressPolicy, downloads: Path) -> None:
+        self.policy, self.downloads = policy, downloads
+        self.accept_dialog = False
+        self.new_tabs: list[Any] = []
+        self.saved: list[Any] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        super().__init__(page, task, method=method, timeout_s=timeout_s)
+
+    def attach(self, page: Any) -> None:
+        fresh = id(page) not in self._attached
+        super().attach(page)
+        if fresh:
+            page.on("dialog", lambda dialog: self._soon(self._answer(dialog)))
+            page.on("download", lambda download: self._soon(self._save(download)))
+
+    def opened_tab(self, page: Any) -> None:
+        """Take note of a tab that a page opened."""
+        if page is not self.page:
+            self.new_tabs.append(page)
+            self.attach_listeners(page)
+
+    def attach_listeners(self, page: Any) -> None:
+        """Listen to a tab before it is followed: its first dialog may come at once."""
+        current = self.page
+        self.attach(page)
+        self.page = current
+
+    async def after(self, action: Action) -> Observation:
+        """Settle and observe, after something that was done to the page directly."""
+        await self.settle()
+        return await self.observe(last_action=action)
+
+    def _settle(self) -> Steps[None]:
+        from playwright.async_api import Error
+
+        try:
+            yield from super()._settle()
+        finally:
+            open_tabs = [page for page in self.new_tabs if not page.is_closed()]
+            self.new_tabs.clear()
+        if open_tabs:
+            self.attach(open_tabs[-1])
+            pages = [page for page in self.page.context.pages if not page.is_closed()]
+            self.notes.append(f"a new tab opened; this is tab {pages.index(self.page) + 1} of {len(pages)}")
+            try:
+                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
+            except Error:
+                self.notes.append("the new tab is still loading")
+            yield from super()._settle()
+        yield self._stay_where_allowed()
+
+    async def _stay_where_allowed(self) -> None:
+        """A redirect may end where the page itself could not lead: leave it unread."""
+        try:
+            await asyncio.to_thread(self.policy.check, self.page.url)
+        except ActionRefused:
+            await self.page.goto("about:blank")
+            raise
+
+    async def _answer(self, dialog: Any) -> None:
+        from playwright.async_api import Error
+
+        kind, text = dialog.type, " ".join(dialog.message.split())[:300]
+        accepted = self.accept_dialog or kind == "beforeunload"
+        try:
+            await (dialog.accept() if accepted else dialog.dismiss())
+        except Error:
+            return  # the page went away with it
+        self.notes.append(f"dialog {kind} {text!r} was {'accepted' if accepted else 'dismissed'}")
+
+    async def _save(self, download: Any) -> None:
+        from playwright.async_api import Error
+
+        self.saved.append(download)
+        name = re.sub(r"[^\w.() -]", "_", download.suggested_filename)[-100:] or "download"
+        path = self.downloads / name
+        try:
+            await download.save_as(path)
+        except Error as error:
+            self.notes.append(f"download {name!r} failed: {str(error).splitlines()[0][:100]}")
+            return
+        self.notes.append(f"download {name!r} was saved to {path}")
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
