@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pagedigest.folding import beyond_long_lists, folds
 from pagedigest.line_choice import LineChoice, varied
 from pagedigest.lines import DigestLines, shortened
 from pagedigest.selection import Selection
@@ -31,12 +32,12 @@ HEADING_SHARE = 0.12
 """Part of a budget that the PAGE line may take before it is shortened."""
 PURPOSE_SHARE = 0.12
 """Part of a budget that goes to the purposes of regions with no line shown."""
-FOLD_MINIMUM = 3
-"""Rows left out of one list before that is told in a line of its own."""
 FOLD_SHARE = 0.06
 """Part of a budget that such lines may take."""
 EXTRA_SHARES = ((150, (0.0, 0.0)), (700, (0.04, 0.02)), (1500, (0.08, 0.04)))
 """The two shares up to a budget in tokens."""
+FOLD_BUDGET, FOLD_ROOM = 200, 16
+"""From this budget on the longest fold is always told: there is room for one such line."""
 CAPTION_BUDGET = 1500
 """Up to this budget, in tokens, numbers and dates are printed without the text that captions them."""
 VALUE_ROLES = frozenset({"StaticText", "cell", "gridcell", "LayoutTableCell", "columnheader", "rowheader", "heading"})
@@ -201,22 +202,33 @@ def _tree_depths(region_map: RegionMap, printed: Collection[int]) -> dict[int, i
 
 
 def _whole(region_map: RegionMap, selection: Selection, lines: DigestLines, frame: DigestFrame) -> Digest:
-    """Open regions in full, purposes of the others."""
+    """Open regions in full but for long lists, purposes of the others."""
+    partition = region_map.partition
     opened = frozenset(selection.open)
+    left_out = beyond_long_lists(partition, selection.node_scores)
+    printable = {number: [i for i in partition.regions[number].members.tolist() if lines.printable[i]] for number in sorted(opened)}
+    printed = {number: [i for i in members if i not in left_out] for number, members in printable.items()}
+    told = folds(partition, [i for members in printed.values() for i in members], opened) if left_out else []
     body: list[BodyLine] = []
     shown: list[str] = []
-    for region in region_map.partition.regions:
-        purpose = region_purpose(region_map, region.number)
-        if region.number not in opened:
-            body.append(BodyLine(f"{region.key} | {purpose}"))
+    for number in range(len(partition)):
+        purpose = region_purpose(region_map, number)
+        if number not in opened:
+            body.append(BodyLine(f"R{number} | {purpose}"))
             continue
-        printed = [i for i in region.members.tolist() if lines.printable[i]]
-        body.append(BodyLine(open_header(region.number, purpose, len(printed), len(printed)), region=region.number, size=len(printed)))
-        depth = _tree_depths(region_map, printed)
-        body += [BodyLine("\t" * depth[i] + lines.line(i, WHOLE_NAME_LIMIT), i, WHOLE_NAME_LIMIT) for i in printed]
-        shown += [lines.tree.nodes[i].id for i in printed if lines.tree.nodes[i].addressable]
+        members, size = printed[number], len(printable[number])
+        body.append(BodyLine(open_header(number, purpose, len(members), size), region=number, size=size))
+        depth = _tree_depths(region_map, members)
+        waiting = sorted((fold.place, fold.line) for fold in told if fold.region == number)
+        for i in members:
+            while waiting and waiting[0][0] <= i:
+                body.append(BodyLine(waiting.pop(0)[1]))
+            body.append(BodyLine("\t" * depth[i] + lines.line(i, WHOLE_NAME_LIMIT), i, WHOLE_NAME_LIMIT))
+        body += [BodyLine(line) for _, line in waiting]
+        shown += [lines.tree.nodes[i].id for i in members if lines.tree.nodes[i].addressable]
     text, tokens = frame.finished([line.text for line in body], len(opened))
-    return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, 0, tuple(body))
+    folded = sum(len(members) for members in printable.values()) - sum(len(members) for members in printed.values())
+    return Digest(text, tuple(shown), tuple(sorted(opened)), tokens, folded, tuple(body))
 
 
 class _Composition:
@@ -304,7 +316,9 @@ class _Composition:
         for i in printed:
             by_region.setdefault(self._region_of[i], []).append(i)
         depth = _tree_depths(self._map, printed)
-        folds = self._fold_lines(by_region, int(self._budget * self._shares[1] * extras_share))
+        folds = self._fold_lines(
+            by_region, int(max(self._budget * self._shares[1], FOLD_ROOM if self._budget >= FOLD_BUDGET else 0) * extras_share)
+        )
         closed = [number for number in self._region_order if number not in by_region]
         room = int(self._budget * self._shares[0] * extras_share)
         told: dict[int, str] = {}
@@ -337,30 +351,11 @@ class _Composition:
 
     def _fold_lines(self, by_region: dict[int, list[int]], room: int) -> dict[int, list[tuple[int, str]]]:
         """For each open region, (place, line) of lists of which rows are left out, longest first while there is room."""
-        tree = self._partition.tree
-        printed = np.zeros(len(tree) + 1, dtype=np.int64)
-        for members in by_region.values():
-            printed[np.asarray(members) + 1] = 1
-        before = np.cumsum(printed)
-        groups: list[tuple[int, int, int, str]] = []
-        for p, children in enumerate(tree.children):
-            if len(children) < FOLD_MINIMUM + 1 or self._region_of[p] not in by_region:
-                continue
-            kinds: dict[str, list[int]] = {}
-            for c in children:
-                if self._region_of[c] == self._region_of[p] and before[tree.end[c]] == before[c]:
-                    kinds.setdefault(tree.nodes[c].role, []).append(c)
-            for role, left in kinds.items():
-                if len(left) >= FOLD_MINIMUM and role not in ("StaticText", "generic", "none"):
-                    ids = [tree.nodes[c].id for c in left if tree.nodes[c].addressable]
-                    span = f", ids {ids[0]}..{ids[-1]}" if len(ids) > 1 else ""
-                    noun = "rows" if role in ("row", "LayoutTableRow") else f"{role}s"
-                    groups.append((len(left), self._region_of[p], int(tree.end[left[-1]]), f"\t{len(left)} more {noun}{span}"))
         out: dict[int, list[tuple[int, str]]] = {}
-        for _, number, place, line in sorted(groups, key=lambda group: (-group[0], group[2])):
-            if (cost := self._cost("\n" + line)) <= room:
+        for fold in folds(self._partition, [i for members in by_region.values() for i in members], by_region):
+            if (cost := self._cost("\n" + fold.line)) <= room:
                 room -= cost
-                out.setdefault(number, []).append((place, line))
+                out.setdefault(fold.region, []).append((fold.place, fold.line))
         return {number: sorted(entries) for number, entries in out.items()}
 
 

@@ -28,7 +28,7 @@ ROW_ROLES = frozenset({"row", "listitem", "article", "LayoutTableRow"})
 
 
 def varied(tree: AXTree, scores: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """(N,) scores with like elements of one list discounted: the k-th best of a kind by `ALIKE_UNDISCOUNTED` / k.
+    """(N,) scores with like elements of one list discounted: the k-th best of a kind by (`ALIKE_UNDISCOUNTED` / k) ** 1.5.
 
     So that a list of hundreds of like rows does not crowd out the one other button of the page, which counts at least
     `LONE_CONTROL_SHARE` of the best node. Elements are alike when they have one role and hang below one list, in whichever row.
@@ -50,7 +50,7 @@ def varied(tree: AXTree, scores: npt.NDArray[np.floating]) -> npt.NDArray[np.flo
         if len(members) > ALIKE_UNDISCOUNTED:
             at = np.asarray(members)
             best = at[np.argsort(-out[at], kind="stable")]
-            out[best[ALIKE_UNDISCOUNTED:]] *= ALIKE_UNDISCOUNTED / np.arange(ALIKE_UNDISCOUNTED + 1, len(best) + 1)
+            out[best[ALIKE_UNDISCOUNTED:]] *= (ALIKE_UNDISCOUNTED / np.arange(ALIKE_UNDISCOUNTED + 1, len(best) + 1)) ** 1.5
     return out
 
 

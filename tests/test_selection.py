@@ -57,7 +57,9 @@ def test_the_element_that_the_task_names_is_the_most_relevant_one() -> None:
     assert best_ids("Open the page about the glass kettle", 1) == ["14"]
 
 
-@pytest.mark.parametrize(("task", "element"), [("I want my money back", "18"), ("Log in as bob", "3"), ("Buy the glass kettle", "15")])
+@pytest.mark.parametrize(
+    ("task", "element"), [("Which rules hold for refunds?", "18"), ("Log in as bob", "3"), ("Buy the glass kettle", "15")]
+)
 def test_what_the_task_says_in_other_words_is_among_the_first_four(task: str, element: str) -> None:
     assert element in best_ids(task, 4)
 
