@@ -30,6 +30,8 @@ def method() -> Any:
 
 
 def element(digest: Any, name: str, role: str | None = None) -> str:
+    """The id of an element, shown by `find` if nothing showed it before."""
+    digest.find(name)
     return next(node.id for node in digest.session.page.tree.nodes if node.name == name and role in (None, node.role))
 
 
