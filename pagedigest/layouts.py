@@ -109,7 +109,11 @@ class AppendLayout:
     task: str = ""
 
     def opened(self, page: OpenPage) -> PageText:
-        """The digest at entry; what was kept of the page's earlier texts is dropped."""
+        """The digest at entry."""
+        log = self._entry_log(page)
+        return PageText(log.text, log.listed, self.counter.count(log.text), log.open, log.folded)
+
+    def _entry_log(self, page: OpenPage) -> PageLog:
         digest = compose_digest(
             page.region_map,
             page.display_selection(),
@@ -119,15 +123,13 @@ class AppendLayout:
             notes=page.notes(),
             full_tokens=page.full_tokens,
         )
-        text = _page_text(digest)
-        page.log = PageLog(text.text, text.shown, text.open, text.folded, page.tree, page.changes.region_of)
-        return text
+        region_of = tuple(page.region_map.partition.region_of.tolist())
+        page.log = PageLog(digest.text, digest.shown, digest.open, digest.folded, page.entry, region_of)
+        return page.log
 
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """What was written before, and a paragraph for this step."""
-        log = page.log
-        if log is None:
-            raise ValueError(f"page {page.number} was not opened in this layout")
+        log = page.log if page.log is not None else self._entry_log(page)  # None: only seen in a view so far
         changes = page.since(log)
         if not (changes.changes or page.passed_alerts or page.note):
             return self._within_budget(log, f"{log.text}\nno change since step {page.changed_at}", page)

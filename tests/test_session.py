@@ -223,6 +223,15 @@ def test_a_step_seen_in_a_view_is_not_lost_to_the_appended_text() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_page_first_seen_in_a_view_is_read_at_the_next_step(layout: str) -> None:
+    session = start(layout)
+    session.observe(changed(), last_action=Action("find('menu')"))
+    observation = session.observe(changed(CHECKED))
+    assert "[9] link 'About'" in observation.text
+    assert "checkbox 'Order 1001' checked: false -> true" in observation.text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_url_is_a_new_page_and_is_read_anew(layout: str) -> None:
     session = start(layout)
     session.observe(changed())
