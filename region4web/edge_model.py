@@ -82,7 +82,8 @@ class ContextBlock(nn.Module):
         sums = torch.cat([z.new_zeros(1, z.shape[1]), z.cumsum(0)])
         subtree = (sums[batch.end] - sums[:-1]) * surroundings.share_of_subtree
         around = torch.cat([z, z[batch.parent], children, others, before, after, subtree], dim=1)
-        return h + self.dropout(self.mix(self.dropout(torch.relu(self.gather(around)))))
+        change: Tensor = self.dropout(self.mix(self.dropout(torch.relu(self.gather(around)))))
+        return h + change
 
 
 @dataclass(frozen=True)
