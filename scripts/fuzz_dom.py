@@ -102,8 +102,8 @@ async def _run_dom(mutations: int, seed: int) -> dict[str, Any]:
                 for number in range(first, min(first + MUTATIONS_A_PAGE, mutations)):
                     mutation = seed * 1_000_003 + number
                     kind = await page.evaluate(MUTATE, mutation)
-                    after = AXTree.from_snapshot(await capture_live_async(page))
                     try:
+                        after = AXTree.from_snapshot(await capture_live_async(page, timeout_s=60))
                         laws.check_transition(before, after)
                         laws.check_transition(entry, after)
                         laws.check_tree(after)
