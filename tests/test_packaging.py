@@ -115,7 +115,9 @@ def test_the_scripts_are_sound_shell():
 
 
 DOCUMENTS = [
-    ROOT / name for name in ("README.md", "pagedigest/README.md", "training/README.md", "data/README.md", "pagedigest/modules/README.md")
+    path
+    for path in sorted(ROOT.rglob("*.md"))
+    if not any(part.startswith(".") or part in ("runs", "output") for part in path.relative_to(ROOT).parts)
 ]
 
 
