@@ -363,7 +363,9 @@ def save(model: Any, tokenizer: Any, args: argparse.Namespace) -> None:
     if args.lora_rank:
         for parameter in (p for p in model.parameters() if p.requires_grad):
             parameter.data = parameter.data.to(torch.float16)
+        model.peft_config["default"].base_model_name_or_path = args.base  # not the folder of this machine that it was read from
         model.save_pretrained(str(args.out))
+        (args.out / "README.md").unlink(missing_ok=True)  # peft's empty form of a model card
     else:
         model.to(torch.bfloat16).save_pretrained(str(args.out))
         tokenizer.save_pretrained(str(args.out))
