@@ -185,7 +185,7 @@ class RegionEncoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = _layers(NODE_WIDTH + REGION_WIDTH, REGION_WIDTH, REGION_WIDTH, REGION_WIDTH)
+        self.layers = _layers(NODE_WIDTH + REGION_WIDTH, REGION_WIDTH, REGION_WIDTH, REGION_WIDTH, REGION_WIDTH)
 
     def forward(self, x: Tensor, merged: Tensor) -> Tensor:
         """Shapes: (K, 16), (K, 256) -> (K, 256)."""
@@ -194,7 +194,7 @@ class RegionEncoder(nn.Module):
 
 
 class PaperModel(nn.Module):
-    """Region4Web's decomposition: 536,773 parameters with three hidden layers in the classifier."""
+    """Region4Web's decomposition: 536,773 parameters with three hidden layers in either network."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 Probabilities = npt.NDArray[np.float32]
-REGION_COSTS = (0.3, 0.34, 0.38, 0.42, 0.46, 0.5)
-THRESHOLDS = tuple(round(0.05 * k, 2) for k in range(4, 15))
+REGION_COSTS = (0.34, 0.38, 0.42, 0.46, 0.5, 0.54)
+THRESHOLDS = (0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 
 
 @torch.no_grad()
