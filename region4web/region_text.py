@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from region4web.axtree import AXNode, AXTree
-from region4web.contents import FIELD_KINDS, Unit, region_units, unit_label
+from region4web.contents import FIELD_KINDS, Unit, region_units
+from region4web.preprocessing import short_address
 from region4web.regions import Partition, Region
 
 __all__ = ["region_text"]
@@ -100,7 +101,8 @@ def _heading_before(tree: AXTree, region: Region) -> str:
 def _unit_text(unit: Unit, limit: int) -> str:
     """`Label = value (checked, required)`; a select's options by count, with the first few names."""
     node = unit.ax
-    text = _cut(unit_label(unit), limit) or ("unnamed" if unit.kind != "image" else "")
+    label = unit.text or (short_address(node.url) if node.url else "")
+    text = _cut(label, limit) or ("unnamed" if unit.kind != "image" else "")
     if unit.selected:
         text += f" = {_cut(', '.join(unit.selected), limit)}"
     elif node.value not in (None, ""):

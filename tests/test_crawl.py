@@ -210,3 +210,19 @@ def test_a_page_is_captured_with_the_real_browser(site: Site, tmp_path: Path) ->
     assert outcome.result == "captured", outcome.reason
     names = {node.get("name", {}).get("value") for node in load_snapshot(tmp_path / "captures" / f"{outcome.name}.json.gz").nodes}
     assert {"Orders", "Pay"} <= names
+
+
+@pytest.mark.optional
+def test_the_same_hosts_through_ray(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed (extra 'ray')")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # workers import `page` by name
+    site.files["/robots.txt"] = (200, "User-agent: *\nDisallow: /private\n")
+    (tmp_path / "urls.txt").write_text("\n".join(site.url(path) for path in ("/a", "/private/b", "/c")))
+    arguments = [str(tmp_path / "urls.txt"), "--out", str(tmp_path / "out"), "--delay-s", "0", "--hosts-at-once", "1"]
+    assert main([*arguments, "--ray", "local"], capture=page) == 0
+    counts = json.loads(capsys.readouterr().out.strip().split("\n")[-1])
+    assert (counts["captured"], counts["disallowed"]) == (2, 1)
+    assert len(known_outcomes(tmp_path / "out")) == 3
+    ray.shutdown()
