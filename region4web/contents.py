@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from region4web.axtree import AXNode
-from region4web.preprocessing import short_address
 from region4web.regions import Partition, Region
 
 __all__ = ["FIELD_KINDS", "Unit", "region_units", "units_of_regions"]
@@ -144,9 +143,9 @@ def region_units(partition: Partition, region: Region) -> list[Unit]:
             continue
         if not name and kind not in CONTROL_KINDS:
             continue
-        if kind not in FIELD_KINDS and any(name in said for _, said in around):
-            if not (kind in CONTROL_KINDS and not any(name == said for _, said in around)):
-                continue
+        repeated = kind not in FIELD_KINDS and any(name in said for _, said in around)
+        if repeated and (kind not in CONTROL_KINDS or any(name == said for _, said in around)):
+            continue
         unit = Unit(kind, name, i, node)
         units.append(unit)
         if kind == "select":
@@ -185,10 +184,3 @@ def _without_repeats(units: list[Unit]) -> list[Unit]:
             heading = len(kept)
         kept.append(unit)
     return kept
-
-
-def unit_label(unit: Unit) -> str:
-    """The unit's name, or what stands in for one: an unnamed link's address."""
-    if unit.text or not unit.ax.url:
-        return unit.text
-    return short_address(unit.ax.url)

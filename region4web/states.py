@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 from region4web.contents import FIELD_KINDS, Unit
 from region4web.preprocessing import short_address
 
-__all__ = ["EMPTY_STATE", "ORDERS_DESCRIBED", "WORD_LIMIT", "gives_orders", "in_words", "state_line"]
+__all__ = ["EMPTY_STATE", "ORDERS_DESCRIBED", "gives_orders", "in_words", "state_line"]
 
-WORD_LIMIT = 40
 EMPTY_STATE = "Only wrappers around other parts"
 NAME_WORDS = 7
 """Words of one name; a longer one is cut."""
