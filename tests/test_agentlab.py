@@ -64,13 +64,16 @@ def test_a_study_of_two_agents_runs_to_its_table(tmp_path, monkeypatch, system_b
 
     monkeypatch.setenv("MINIWOB_URL", f"file://{miniwob_pages()}/")
     monkeypatch.setenv("AGENTLAB_EXP_ROOT", str(tmp_path))
+    import nltk
+
+    monkeypatch.setattr(nltk, "download", lambda *args, **kwargs: True)  # an import of WebArena's package fetches data that MiniWoB never reads
     import bgym
     from agentlab.agents.generic_agent.generic_agent import GenericAgentArgs
     from agentlab.experiments.study import make_study
 
     from pagedigest.integrations.agentlab import DigestAgentArgs, ModuleArgs
 
-    benchmark = bgym.DEFAULT_BENCHMARKS["miniwob_tiny_test"]().subset_from_list(["miniwob.click-test"])
+    benchmark = bgym.DEFAULT_BENCHMARKS["miniwob"](n_repeats=2).subset_from_list(["miniwob.click-test"])
     agents = [
         GenericAgentArgs(chat_model_args=CheatArgs(), flags=flags()),
         DigestAgentArgs(chat_model_args=CheatArgs(), flags=flags(), module=ModuleArgs(budget_tokens=500)),
