@@ -26,7 +26,7 @@ from pagedigest.words import FloatArray, WordVectors, agreement, load_word_vecto
 from region4web.axtree import AXTree, IntArray
 from region4web.regions import RegionMap
 
-__all__ = ["FEATURES", "node_features"]
+__all__ = ["FEATURES", "node_features", "node_texts"]
 
 TASK_WORD_LIMIT = 48
 """Task words that are scored at most; the most telling ones of a longer task."""
@@ -42,7 +42,7 @@ def node_features(region_map: RegionMap, task: str, actions: Sequence[Action] = 
     """(N, F) float32, columns `FEATURES`."""
     task = task_text(task)
     tree = region_map.partition.tree
-    texts = _node_texts(tree)
+    texts = node_texts(tree)
     layout = page_layout(tree)
     columns = _word_columns(region_map, task, texts, layout)
     columns.update(structure_columns(region_map, layout, texts))
@@ -54,7 +54,7 @@ def node_features(region_map: RegionMap, task: str, actions: Sequence[Action] = 
     return named(columns, FEATURES)
 
 
-def _node_texts(tree: AXTree) -> list[str]:
+def node_texts(tree: AXTree) -> list[str]:
     """What each node says: its name, else the text merged into its line, and its value."""
     merged = merged_names(tree)
     texts = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from pagedigest.observation import Action
 from pagedigest.ranker import TreeRanker, load_ranker
-from pagedigest.relevance import FEATURES, node_features
+from pagedigest.relevance import FEATURES, node_features, node_texts
+from pagedigest.structure import page_layout
 from pagedigest.words import FloatArray, task_text
 from region4web.errors import LanguageModelError
 from region4web.language_models import LanguageModel
@@ -37,6 +38,9 @@ UNADDRESSABLE_FACTOR = 0.25
 """Relevance of a text that no action can name, against the same text with an id."""
 PHRASE_BONUS, QUOTED_BONUS = 0.7, 0.5
 """Log odds for each doubling of the words of a text that stands whole in the task, and for each quoted part that it says."""
+EMBEDDED_NODES = 120
+EMBEDDING_WEIGHT = 3.0
+"""Log odds for a cosine of one, where a sentence encoder is used."""
 CHOSEN_FACTOR = 30.0
 """How much more a node counts inside a region that a language model chose."""
 
@@ -72,19 +76,27 @@ class Selector(Protocol):
 
 
 class HybridSelector:
-    """Word overlap, word vectors, structure and the learned ranker. No language model."""
+    """Word overlap, word vectors, structure and the learned ranker. No language model.
 
-    def __init__(self, ranker: TreeRanker | None = None) -> None:
-        self._ranker = ranker
+    `embed`, where given, is a sentence encoder (texts in, unit vectors out, such as `region4web.similarity.
+    sentence_embeddings`): the `EMBEDDED_NODES` best nodes are then judged by their cosine with the task too.
+    """
+
+    def __init__(self, ranker: TreeRanker | None = None, *, embed: Callable[[Sequence[str]], FloatArray] | None = None) -> None:
+        self._ranker, self._embed = ranker, embed
 
     def select(self, page: Page) -> Selection:
         ranker = load_ranker() if self._ranker is None else self._ranker
         partition = page.region_map.partition
         features = node_features(page.region_map, page.task, page.actions)
-        node_scores = ranker.probabilities(features, bonus=_quotation_bonus(features))
+        bonus = _quotation_bonus(features)
+        if self._embed is not None:
+            bonus = bonus + _embedding_bonus(page, ranker.raw_scores(features) + bonus, self._embed)
+        node_scores = ranker.probabilities(features, bonus=bonus)
         node_scores *= np.where([node.addressable for node in partition.tree.nodes], 1.0, UNADDRESSABLE_FACTOR).astype(np.float32)
         region_scores = np.bincount(partition.region_of, weights=node_scores, minlength=len(partition)).astype(np.float32)
-        return Selection(_opened(page.region_map, region_scores, page.actions), region_scores, node_scores, "hybrid")
+        source = "hybrid" if self._embed is None else "hybrid with embeddings"
+        return Selection(_opened(page.region_map, region_scores, page.actions), region_scores, node_scores, source)
 
 
 def _quotation_bonus(features: FloatArray) -> npt.NDArray[np.float64]:
@@ -94,6 +106,25 @@ def _quotation_bonus(features: FloatArray) -> npt.NDArray[np.float64]:
     """
     phrase = features[:, FEATURES.index("phrase_in_task")].astype(np.float64)
     return PHRASE_BONUS * np.log2(np.maximum(phrase, 1.0)) + QUOTED_BONUS * features[:, FEATURES.index("quoted")]
+
+
+def _embedding_bonus(page: Page, odds: npt.NDArray[np.float64], embed: Callable[[Sequence[str]], FloatArray]) -> npt.NDArray[np.float64]:
+    """(N,) added log odds of the best nodes: the cosine of the task with `region's purpose: heading: text`, less the mean."""
+    partition = page.region_map.partition
+    tree = partition.tree
+    texts = node_texts(tree)
+    heading = page_layout(tree).heading.tolist()
+    best = np.argsort(-odds, kind="stable")[:EMBEDDED_NODES]
+    told = []
+    for i in best.tolist():
+        purpose = page.region_map.abstractions[int(partition.region_of[i])].purpose
+        above = texts[heading[i]][:60] if heading[i] >= 0 else ""
+        told.append(f"{purpose}: {above}: {texts[i][:160] or tree.nodes[i].role}")
+    vectors = embed([task_text(page.task), *told])
+    cosines = vectors[1:] @ vectors[0]
+    bonus = np.zeros(len(odds))
+    bonus[best] = EMBEDDING_WEIGHT * (cosines - cosines.mean())
+    return bonus
 
 
 def _opened(region_map: RegionMap, region_scores: FloatArray, actions: Sequence[Action]) -> tuple[int, ...]:

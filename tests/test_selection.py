@@ -106,6 +106,17 @@ def test_features_are_finite_for_empty_tasks_and_pages_without_text() -> None:
         assert np.isfinite(features).all()
 
 
+def test_a_sentence_encoder_moves_what_it_finds_close_to_the_task() -> None:
+    def embed(texts) -> np.ndarray:  # type: ignore[no-untyped-def]
+        return np.asarray([[1.0, 0.0] if k == 0 or "Privacy" in text else [0.0, 1.0] for k, text in enumerate(texts)], dtype=np.float32)
+
+    plain = HybridSelector().select(page("Which data do they keep about me?"))
+    embedded = HybridSelector(embed=embed).select(page("Which data do they keep about me?"))
+    at = shop().partition.tree.index_of["17"]
+    assert embedded.node_scores[at] > 3 * plain.node_scores[at]
+    assert embedded.source == "hybrid with embeddings"
+
+
 def test_bounds_open_everything_nothing_and_what_is_needed() -> None:
     assert All().select(page("x")).open == (0, 1, 2, 3, 4)
     assert Nothing().select(page("x")).open == ()

@@ -50,6 +50,12 @@ def _digest(parts: Parts, budget: int | None, selector: Selector | None = None, 
     return PageDigest(parts.segmenter, parts.abstractor, selector or HybridSelector(), budget_tokens=limit, **changed)  # type: ignore[arg-type]
 
 
+def _with_embeddings() -> Selector:
+    from region4web.similarity import sentence_embeddings
+
+    return HybridSelector(embed=sentence_embeddings)
+
+
 def _model(parts: Parts, name: str) -> LanguageModel:
     if parts.model is None:
         raise ValueError(f"{name} asks a language model; name one with --model, as openai:MODEL@BASE_URL")
@@ -99,6 +105,7 @@ def _cut(module: ObservationModule, budget: int | None) -> ObservationModule:
 _SYSTEMS: dict[str, Callable[[Parts, int | None], ObservationModule]] = {
     "pagedigest": lambda parts, budget: _digest(parts, budget),
     "pagedigest_append": lambda parts, budget: _digest(parts, budget, layout="append"),
+    "pagedigest_minilm": lambda parts, budget: _digest(parts, budget, _with_embeddings()),
     "pagedigest_llm": lambda parts, budget: _digest(parts, budget, LLMSelector(_model(parts, "pagedigest_llm"))),
     "full_tree": lambda parts, budget: FullTree() if budget is None else Truncation(budget),
     "truncation": lambda parts, budget: Truncation(budget or NATURAL_RETRIEVAL_TOKENS),
