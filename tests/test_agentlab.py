@@ -66,7 +66,9 @@ def test_a_study_of_two_agents_runs_to_its_table(tmp_path, monkeypatch, system_b
     monkeypatch.setenv("AGENTLAB_EXP_ROOT", str(tmp_path))
     import nltk
 
-    monkeypatch.setattr(nltk, "download", lambda *args, **kwargs: True)  # an import of WebArena's package fetches data that MiniWoB never reads
+    monkeypatch.setattr(
+        nltk, "download", lambda *args, **kwargs: True
+    )  # an import of WebArena's package fetches data that MiniWoB never reads
     import bgym
     from agentlab.agents.generic_agent.generic_agent import GenericAgentArgs
     from agentlab.experiments.study import make_study

@@ -84,7 +84,9 @@ def _call_at(reply: str, start: int, name: str) -> Call | None:
             if parameter.rstrip("?") in named:
                 values.append(named[parameter.rstrip("?")])
         values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in values]
-        if not sum(not p.endswith("?") for p in parameters) <= len(values) <= len(parameters) or any(not isinstance(v, (str, int, float)) for v in values):
+        if not sum(not p.endswith("?") for p in parameters) <= len(values) <= len(parameters) or any(
+            not isinstance(v, (str, int, float)) for v in values
+        ):
             return None
         return Call(name, tuple(str(v).strip() if p in ("id", "region") else str(v) for p, v in zip(parameters, values, strict=False)))
     return None

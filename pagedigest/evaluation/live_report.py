@@ -92,7 +92,7 @@ def write_report(folder: Path) -> Path:
 
 def _differences(episodes: Sequence[Episode], summaries: Sequence[LiveSummary]) -> list[Difference]:
     """Every module against the first one, actor by actor."""
-    found = []
+    found: list[Difference] = []
     for actor in dict.fromkeys(s.actor for s in summaries):
         modules = [s.module for s in summaries if s.actor == actor]
         found.extend(d for other in modules[1:] if (d := paired_success(episodes, other, modules[0], actor)) is not None)
