@@ -74,7 +74,11 @@ class UpperEstimateCounter:
 @lru_cache(maxsize=1)
 def default_counter() -> TokenCounter:
     """The exact counter where its vocabulary is at hand, else the upper estimate."""
-    folder = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    folder = (
+        os.environ.get("TIKTOKEN_CACHE_DIR")
+        or os.environ.get("DATA_GYM_CACHE_DIR")
+        or os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    )
     if (Path(folder) / _O200K_CACHE_KEY).is_file() or os.environ.get("PAGEDIGEST_DOWNLOAD_VOCABULARY") == "1":
         try:
             return O200kCounter()

@@ -5,7 +5,13 @@ from mysite.settings.base import *  # noqa: F403
 DEBUG = False
 SECRET_KEY = "local test site, holds no secret"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("SITE_DATABASE", os.path.join(BASE_DIR, "db.sqlite3")), "OPTIONS": {"timeout": 20}}}  # noqa: F405
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("SITE_DATABASE", os.path.join(BASE_DIR, "db.sqlite3")),
+        "OPTIONS": {"timeout": 20},
+    }
+}  # noqa: F405
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "st_rate_limit": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "st_rl", "TIMEOUT": None},
