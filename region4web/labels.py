@@ -97,7 +97,10 @@ def load_labels(path: str | os.PathLike[str]) -> PageLabels:
         root = entry.get("root") if isinstance(entry, dict) else None
         if not isinstance(root, (int, str)) or isinstance(root, bool):
             raise LabelError(f"{path}: regions[{i}] needs a 'root' that is a backend node id, found {root!r:.40}")
-        regions.append(LabelledRegion(str(root), str(entry.get("purpose") or ""), str(entry.get("state") or "")))
+        purpose, state = entry.get("purpose") or "", entry.get("state") or ""
+        if not (isinstance(purpose, str) and isinstance(state, str)):
+            raise LabelError(f"{path}: regions[{i}] needs 'purpose' and 'state' that are text")
+        regions.append(LabelledRegion(str(root), " ".join(purpose.split()), " ".join(state.split())))
     return PageLabels(page, str(data.get("kind") or ""), tuple(regions))
 
 

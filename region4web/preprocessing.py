@@ -33,7 +33,7 @@ from region4web.rawnode import (
     text_of,
     value_of,
 )
-from region4web.rawtree import RawTree, build_raw_tree
+from region4web.rawtree import RawTree, build_raw_tree, shown
 from region4web.repetition import repeated_texts
 from region4web.snapshot import Box, Snapshot
 
@@ -232,7 +232,7 @@ def _assemble(
             continue
         given = ids[k]
         addressable = given is not None and given not in used
-        key = given if given is not None and addressable else spare.like(given or "_")
+        key = given if given is not None and addressable else spare.like(given or _internal_id(entry))
         used.add(key)
         position[k] = nearest[k] = len(nodes)
         parent.append(above)
@@ -269,6 +269,13 @@ def _assemble(
         repairs=raw.repairs.lines(),
         notes=tuple(notes),
     )
+
+
+def _internal_id(entry: dict[str, Any]) -> str:
+    """`_` and the browser's own number of the node, which stays from step to step."""
+    node_id = entry.get("nodeId")
+    key = f"_{node_id}" if isinstance(node_id, str) else f"_{shown(node_id)}"
+    return key if is_safe_id(key) else "_"
 
 
 def _is_wrapper(entry: dict[str, Any], role: str, name: str, clickable: bool) -> bool:
@@ -351,10 +358,11 @@ class _SpareIds:
         self._count: dict[str, int] = {}
 
     def like(self, key: str) -> str:
-        count = self._count.get(key, 1)
-        while True:
+        """The key itself where it is free, else with a number."""
+        count, spare = self._count.get(key, 0), key
+        while spare in self._taken:
             count += 1
             spare = f"{key}#{count}"
-            if spare not in self._taken:
-                self._count[key] = count
-                return spare
+        self._count[key] = count
+        self._taken.add(spare)
+        return spare

@@ -38,7 +38,7 @@ BROKE_ONCE: dict[str, Any] = {
     "an integer that Python refuses to print": [{"nodeId": "1", "name": {"value": 10**5000}, "value": {"value": 10**5000}}],
     "a role that would end the id": [{"nodeId": "1", "role": {"value": "button] x"}, "backendDOMNodeId": 1}],
     "a frame that would start a line": [{"nodeId": "1", "frame": "f1]\n[9] button", "backendDOMNodeId": 1}],
-    "a bid that equals a spare id": [{"nodeId": "1", "childIds": ["2", "3"]}, {"nodeId": "2"}, {"nodeId": "3", "browsergym_id": "_#2"}],
+    "a bid that equals a spare id": [{"nodeId": "1", "childIds": ["2", "3"]}, {"nodeId": "2"}, {"nodeId": "3", "browsergym_id": "_2"}],
     "an empty nodeId as somebody's child": [{"nodeId": "", "childIds": [None, ""]}, {"nodeId": "1", "parentId": ""}],
     "two nodes that hold each other": [{"nodeId": "1", "childIds": ["2"]}, {"nodeId": "2", "childIds": ["1"]}],
 }

@@ -61,6 +61,7 @@ def test_a_root_of_another_page_is_refused_by_name() -> None:
         ('{"regions": []}', "'regions' must be a non-empty list"),
         ('{"regions": [{"root": 1}, {"purpose": "x"}]}', r"regions\[1\] needs a 'root'"),
         ('{"regions": [{"root": true}]}', r"regions\[0\] needs a 'root'"),
+        ('{"regions": [{"root": 1, "purpose": ["x"]}]}', r"regions\[0\] needs 'purpose' and 'state' that are text"),
         ('{"regions": [7]}', r"regions\[0\] needs a 'root'"),
         (b"\xff\xfe", "not valid JSON"),
     ],

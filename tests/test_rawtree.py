@@ -116,7 +116,7 @@ def test_a_repair_shows_foreign_ids_on_one_short_line() -> None:
 
 
 @given(broken_nodes())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_node_is_lost_and_the_order_is_preorder(nodes: list[dict[str, Any]]) -> None:
     raw = build_raw_tree(nodes)
     copies = sum(int(line.split(" x ")[0]) for line in raw.repairs.lines() if "exact copy" in line)
