@@ -15,16 +15,18 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from region4web.browser import require_playwright
-from region4web.cdp import within
+from region4web.cdp import page_session, within
 from region4web.errors import BrowserError, CaptureError, CaptureTimeout, HttpError, MissingFile, NotAPage, Unreachable
 
-__all__ = ["dismiss", "navigation_error", "open_page", "page_address", "settle"]
+__all__ = ["dismiss", "navigation_error", "open_page", "page_address", "settle", "wait_until_quiet", "wait_until_quiet_async"]
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 LOADING_SHARE = 0.6
 """Share of the deadline that loading may take; the rest is for reading the page."""
 QUIET_MS, QUIET_LIMIT_S = 250, 2.0
 """A page is settled when its document has not changed for QUIET_MS; waited for at most QUIET_LIMIT_S."""
+LIVE_QUIET_MS, LIVE_QUIET_LIMIT_S = 150, 1.5
+"""The same after an action on a live page."""
 
 
 def page_address(target: str | os.PathLike[str]) -> str:
@@ -102,6 +104,30 @@ _QUIET = """([quiet, limit]) => new Promise(done => {
     setTimeout(finish, limit);
     observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
 })"""
+
+
+def wait_until_quiet(page: Any) -> bool:
+    """Wait until the document of a live sync page rests for a moment; False when it was left meanwhile or does not respond."""
+    rested: bool = page._sync(_quiet(page._impl_obj))
+    return rested
+
+
+async def wait_until_quiet_async(page: Any) -> bool:
+    """The same for a live async page."""
+    return await _quiet(page)
+
+
+async def _quiet(inner: Any) -> bool:
+    """Through the DevTools protocol, because a page that hangs on the way must not be waited for."""
+    expression = f"({_QUIET})([{LIVE_QUIET_MS}, {LIVE_QUIET_LIMIT_S * 1000}])"
+    try:
+        async with page_session(inner) as session:
+            reply = await within(
+                session.send("Runtime.evaluate", {"expression": expression, "awaitPromise": True}), LIVE_QUIET_LIMIT_S + 1.0
+            )
+    except (TimeoutError, require_playwright().Error):
+        return False
+    return "exceptionDetails" not in reply
 
 
 async def settle(page: Any, until: float) -> None:

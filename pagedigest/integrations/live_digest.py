@@ -30,16 +30,8 @@ ACTION_TIMEOUT_S = 5.0
 NAVIGATION_LIMIT_S = 15.0
 REQUEST_LIMIT_S = 2.0
 """How long a page's own requests are waited for after an action."""
-QUIET_MS, QUIET_LIMIT_MS = 150, 1500
 DIRECTIONS = {"down": (0, 0.9), "up": (0, -0.9), "right": (0.9, 0), "left": (-0.9, 0), "bottom": (0, 1e6), "top": (0, -1e6)}
 
-_QUIET = """([quiet, limit]) => new Promise(done => {
-    const finish = () => { observer.disconnect(); done(true); };
-    let timer = setTimeout(finish, quiet);
-    const observer = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(finish, quiet); });
-    setTimeout(finish, limit);
-    observer.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
-})"""
 _TAKE = "name => { const element = globalThis[name]; delete globalThis[name]; return element ?? null; }"
 _SCROLL = """(element, [x, y]) => {
     let box = element || document.scrollingElement || document.documentElement;
@@ -117,6 +109,9 @@ class LiveDigest:
         raise NotImplementedError
 
     def _expose(self, key: str, name: str) -> Any:
+        raise NotImplementedError
+
+    def _quiet(self) -> Any:
         raise NotImplementedError
 
     # Page logic.
@@ -197,8 +192,10 @@ class LiveDigest:
             yield self.page.wait_for_timeout(60)
             while self._busy(started):
                 yield self.page.wait_for_timeout(40)
-            yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
-            yield self.page.wait_for_function(_QUIET, arg=[QUIET_MS, QUIET_LIMIT_MS], timeout=QUIET_LIMIT_MS + 1500)
+            for _ in range(2):  # a late navigation ends the first rest
+                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
+                if (yield self._quiet()):
+                    break
         except Error as error:
             if self.page.is_closed():
                 raise ActionFailed("the page was closed by this action") from error
