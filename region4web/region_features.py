@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from zlib import crc32
@@ -47,6 +48,27 @@ class RegionFeatures(NamedTuple):
 
 WORD = re.compile(r"[^\W\d_]+|\d+|[$€£¥@©%#?!+→←»«›‹×*]")
 WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
+PATTERNS = {
+    "price": re.compile(r"[$\u20ac\u00a3\u00a5\u20b9]\s?\d|\d\s?(?:\u20ac|EUR|USD|kr|z\u0142|\u20bd|\u0440\u0443\u0431)"),
+    "date": re.compile(
+        r"\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b|\b(?:19|20)\d\d-\d\d|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I
+    ),
+    "clock": re.compile(r"\b\d{1,2}:\d\d\b"),
+    "ago": re.compile(r"\b(?:ago|yesterday|today)\b", re.I),
+    "year": re.compile(r"\b(?:19|20)\d\d\b"),
+    "email": re.compile(r"\w@\w"),
+    "phone": re.compile(r"\+?\(?\d{2,4}\)?[ .-]\d{3}[ .-]?\d{2,}"),
+    "copyright": re.compile(r"\u00a9|\(c\)|copyright|all rights", re.I),
+    "percent": re.compile(r"\d\s?%"),
+    "rating": re.compile(r"\b\d(?:\.\d)?\s?/\s?\d|\bstars?\b|\u2605", re.I),
+    "counted": re.compile(r"\(\d+\)"),
+    "question": re.compile(r"\?\s*$"),
+    "quote": re.compile('^[\u201c"\u201e\u00ab]'),
+    "by": re.compile(r"^(?:by|posted by|written by)\b", re.I),
+    "code": re.compile(r"[{};=]{2}|\(\)|</"),
+    "numbered": re.compile(r"^#?\d+\.?$"),
+}
+"""Kinds of text that tell a region's job in any language."""
 TEXT_WORDS = 60
 """Words of running text that are read per region; headings and controls are always read."""
 NAMES_OF_KIND = {"heading": "h", "link": "l", "button": "b", "field": "f", "select": "f", "check": "c", "radio": "c", "tab": "l", "text": "t",
@@ -64,6 +86,7 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
     above = _headings_before(partition, units)
     keys = [_keywords(u) for u in units]
     said: dict[tuple[str, ...], int] = {}
+    inner = Counter(region.enclosing for region in partition.regions)
     out: list[RegionFeatures] = []
     for region, own in zip(partition.regions, units, strict=True):
         words: Counter[int] = Counter()
@@ -75,6 +98,7 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
         read = 0
         text_length = link_length = 0
         count: Counter[str] = Counter()
+        patterns: Counter[str] = Counter()
         for unit in own:
             count[unit.kind] += 1
             text_length += len(unit.text)
@@ -92,6 +116,12 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
                 words[word] += 1
                 voice[word] += 1
                 kinds[_hash(tag, token)] += 1
+            if tag in "hblfaco!" or read <= TEXT_WORDS // 2:
+                for pair in pairwise(tokens[:8]):
+                    kinds[_hash("2" if tag in "hblfaco!" else "2t", f"{pair[0]} {pair[1]}")] += 1
+                kinds[_hash(f"1{tag}", tokens[0] if tokens else "")] += 1
+            for pattern in _patterns(unit.text[:120]):
+                patterns[pattern] += 1
             if unit.options:
                 for option in unit.options[:12]:
                     for token in tokenize(option[:40]):
@@ -135,6 +165,20 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
         structure[_hash("units", _bucket(len(own)))] = 1
         if not own:
             structure[_hash("empty", "1")] = 1
+        for pattern, times in patterns.items():
+            structure[_hash("pattern", pattern)] = 1
+            structure[_hash("patterns", f"{pattern}{_bucket(times)}")] = 1
+        order = [unit.kind for unit in own]
+        for start_of in (order[:1], order[:2], order[:3], order[:5]):
+            structure[_hash("first", " ".join(start_of))] = 1
+        structure[_hash("final", " ".join(order[-2:]))] = 1
+        for three in {*zip(order, order[1:], order[2:])}:
+            structure[_hash("three", " ".join(three))] = 1
+        heading = next((unit.text for unit in own if unit.kind == "heading"), "")
+        if heading:
+            structure[_hash("titled", str(int(3 * _overlap(heading, tree.title))))] = 1
+            structure[_hash("heading", f"{_bucket(len(heading.split()))}{own[0].kind == 'heading'}")] = 1
+        structure[_hash("inner", _bucket(inner[region.number]))] = 1
         # context: heading before, neighbours, region around, the same content seen before
         for token in tokenize(above[region.number][:80]):
             context[_hash("H", token)] += 1
@@ -168,6 +212,17 @@ def tokenize(text: str) -> tuple[str, ...]:
         else:
             tokens.append(token[:12])
     return tuple(tokens)
+
+
+@lru_cache(maxsize=16384)
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(name for name, pattern in PATTERNS.items() if pattern.search(text))
+
+
+def _overlap(first: str, second: str) -> float:
+    """Share of the first text's words that the second one has."""
+    words = set(tokenize(first[:150]))
+    return len(words & set(tokenize(second[:150]))) / len(words) if words else 0.0
 
 
 def word_hash(token: str) -> int:

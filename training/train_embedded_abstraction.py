@@ -55,13 +55,13 @@ PACKAGED = Path(__file__).parent.parent / "region4web" / "weights" / "abstractio
 class Recipe:
     """Chosen on validation sites. `block_weights` in the order of BLOCKS, `voice_weight` for each of VOICES."""
 
-    block_weights: tuple[float, ...] = (0.5, 1.0, 0.7, 1.0, 0.4, 0.2)
+    block_weights: tuple[float, ...] = (0.5, 1.3, 0.7, 1.3, 0.4, 0.2)
     voice_weight: float = 1.0
     penalty: float = 5.0
-    smallest_sites: int = 4
+    smallest_sites: int = 5
     """Features and words seen on fewer sites are left out."""
     word_size: int = 96
-    estimate_size: int = 160
+    estimate_size: int = 112
     phrase_count: int = 5000
     topic_below: float = 0.48
     """Expected similarity of a phrase below which a topic is added to it."""
@@ -72,9 +72,9 @@ ABLATION = {
     "without topics of headings": replace(Recipe(), topic_below=-1.0),
     "without meanings of words": replace(Recipe(), voice_weight=0.0),
     "all blocks weighted alike": replace(Recipe(), block_weights=(1.0,) * len(BLOCKS)),
-    "without context and page": replace(Recipe(), block_weights=(0.5, 1.0, 0.7, 1.0, 0.0, 0.0)),
-    "without structure": replace(Recipe(), block_weights=(0.5, 1.0, 0.7, 0.0, 0.4, 0.2)),
-    "without addresses": replace(Recipe(), block_weights=(0.5, 1.0, 0.0, 1.0, 0.4, 0.2)),
+    "without context and page": replace(Recipe(), block_weights=(0.5, 1.3, 0.7, 1.3, 0.0, 0.0)),
+    "without structure": replace(Recipe(), block_weights=(0.5, 1.3, 0.7, 0.0, 0.4, 0.2)),
+    "without addresses": replace(Recipe(), block_weights=(0.5, 1.3, 0.0, 1.3, 0.4, 0.2)),
     "64 dimensions of the estimate": replace(Recipe(), estimate_size=64),
     "1,000 phrases": replace(Recipe(), phrase_count=1000),
 }
