@@ -182,7 +182,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--budget", type=int, default=4000, help="tokens of the text (default 4000)")
     parser.add_argument("--segmenter", default="best", help="a segmenter's name or a weights folder (default best)")
     parser.add_argument("--input", choices=list(INPUTS), action="append", help="measure only this one; may be given several times")
-    parser.add_argument("--timeout", type=float, default=300, help="wall seconds for one input (default 300)")
+    parser.add_argument("--timeout", type=float, default=600, help="wall seconds for one input (default 600)")
     parser.add_argument("--out", type=Path, default=Path("output/limits"), help="folder for limits.md and limits.json")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
