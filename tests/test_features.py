@@ -129,6 +129,6 @@ def test_ten_thousand_levels_and_a_hundred_thousand_siblings_take_seconds(shape:
     n = 10_000 if shape == "chain" else 100_000
     parent = np.arange(-1, n - 1) if shape == "chain" else np.r_[-1, np.zeros(n - 1)]
     tree = AXTree(tuple(AXNode(str(i), "generic") for i in range(n)), parent.astype(np.int32))
-    began = time.perf_counter()
+    began = time.process_time()
     node_features(tree)
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
