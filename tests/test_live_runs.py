@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -275,3 +276,29 @@ def test_every_reference_solution_passes_its_checker_and_a_killed_run_goes_on(tm
     path.write_text("".join(lines[:-2]) + lines[-2][:40])
     again = run(config)
     assert [(e.task, e.success, e.observation_tokens) for e in again] == [(e.task, e.success, e.observation_tokens) for e in episodes]
+
+
+MINIWOB_INSTALLED = (sites.sites_root() / "miniwob" / "installed.json").is_file()
+
+
+@pytest.mark.optional
+@pytest.mark.browser
+@pytest.mark.skipif(not MINIWOB_INSTALLED, reason="the MiniWoB pages are not installed: python scripts/sites.py install miniwob")
+def test_a_scripted_actor_rolls_out_on_miniwob_through_lcow():
+    from pagedigest.modules.lcow import LCoW
+    from training.lcow import roll_out
+    from training.miniwob_environment import MiniWoBEnvironment
+
+    def contextualise(messages):
+        line = next(line for line in messages[-1]["content"].splitlines() if "button '" in line)
+        return f"## Reasoning\nr\n## Focused Observation\n{line.strip()}\n[END]"
+
+    def act(messages):
+        key = re.search(r"\[(\w+)\] button", messages[-1]["content"])[1]
+        return f"click('{key}')"
+
+    with MiniWoBEnvironment() as environment:
+        steps, reward = roll_out(environment, "click-test", LCoW(ScriptedModel(contextualise)), ScriptedModel(act))
+        assert (len(steps), reward) == (1, 1.0)
+        with pytest.raises(ValueError, match="no task"):
+            environment.reset("no-such-task")

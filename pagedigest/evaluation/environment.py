@@ -19,7 +19,7 @@ from pagedigest.observation import Action, Observation
 from pagedigest.tokens import TokenCounter, default_counter
 from region4web.axtree import AXTree
 
-__all__ = ["LOGINS", "BrowserEnvironment", "TreeReader"]
+__all__ = ["LOGINS", "BrowserEnvironment", "TreeReader", "do_call"]
 
 PASSWORD = "password123"
 LOGINS = {
@@ -28,6 +28,32 @@ LOGINS = {
     "forum": ("/user/login/", "#id_username", "#id_password", "form:has(#id_username) [type=submit]"),
 }
 """Per site: address of the login form, its two fields, its button."""
+
+
+def do_call(live: PlaywrightDigest, call: Call) -> str:
+    """Do one call on a live page and read it again; what went wrong in one line, '' when nothing did."""
+    given = call.arguments
+    try:
+        if call.name == "click":
+            live.click(given[0])
+        elif call.name == "fill":
+            live.fill(given[0], given[1])
+        elif call.name == "select_option":
+            live.select(given[0], given[1])
+        elif call.name == "press":
+            live.press(given[1], given[0])
+        elif call.name == "scroll":
+            live.scroll("down" if float(given[1]) >= 0 else "up")
+        elif call.name == "go_back":
+            live.back()
+        else:
+            live.observe()
+            return "" if call.name == "noop" else f"{call.name} is not offered here"
+    except (ActionRefused, ActionFailed, ValueError) as error:
+        if not live.page.is_closed():
+            live.observe()
+        return str(error).splitlines()[0][:300]
+    return ""
 
 
 @dataclass
@@ -82,38 +108,21 @@ class BrowserEnvironment:
 
     def act(self, call: Call) -> str:
         """Do one action; what went wrong in one line, '' when nothing did. Asking to see more is not an action here."""
-        live = self._live
-        name, given = call.name, call.arguments
-        try:
-            if name == "send_msg_to_user":
-                self.answer = given[0]
-            elif name == "report_infeasible":
-                self.infeasible = True
-            elif name == "click":
-                live.click(given[0])
-            elif name == "fill":
-                live.fill(given[0], given[1])
-            elif name == "select_option":
-                live.select(given[0], given[1])
-            elif name == "press":
-                live.press(given[1], given[0])
-            elif name == "scroll":
-                live.scroll("down" if float(given[1]) >= 0 else "up")
-            elif name == "go_back":
-                live.back()
-            elif name == "goto":
-                if not given[0].startswith((self.site.url, "/")):
-                    return f"{given[0]} lies outside this site"
-                live.page.goto(given[0] if given[0].startswith("http") else self.site.url + given[0])
-                live.observe()
-            elif name == "hover":
-                return "hover is not offered here"
-            else:
-                live.observe()
-        except (ActionRefused, ActionFailed, ValueError) as error:
-            if not live.page.is_closed():
-                live.observe()
-            return str(error).splitlines()[0][:300]
+        if call.name == "send_msg_to_user":
+            self.answer = call.arguments[0]
+        elif call.name == "report_infeasible":
+            self.infeasible = True
+        elif call.name == "goto":
+            return self._goto(call.arguments[0])
+        else:
+            return do_call(self._live, call)
+        return ""
+
+    def _goto(self, address: str) -> str:
+        if not address.startswith((self.site.url, "/")):
+            return f"{address} lies outside this site"
+        self._live.page.goto(address if address.startswith("http") else self.site.url + address)
+        self._live.observe()
         return ""
 
     def final_state(self) -> FinalState:
