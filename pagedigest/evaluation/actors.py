@@ -8,8 +8,8 @@ observation suffices.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pagedigest.evaluation.actions import Call, action_set_text, parse_call
@@ -145,7 +145,6 @@ class LLMActor:
         "click", "fill", "select_option", "press", "scroll", "goto", "go_back", "noop", "send_msg_to_user", "report_infeasible",
         "view_all", "view_region", "find",
     )  # fmt: skip
-    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -104,6 +104,11 @@ class Episode:
     seconds: float
     cost: float = 0.0
 
+    @property
+    def key(self) -> str:
+        """The key of the job that this came of."""
+        return Job(self.module, self.actor, self.task, self.seed).key
+
 
 def load_config(path: Path) -> RunConfig:
     """Read a TOML file; relative paths start at its folder. Raises ValueError that names the key."""
@@ -132,7 +137,7 @@ def run(config: RunConfig) -> list[Episode]:
     jobs = [Job(m, a, t.id, s) for m in config.modules for a in config.actors for s in config.seeds for t in tasks]
     config.out.mkdir(parents=True, exist_ok=True)
     _write_run_file(config, tasks)
-    done = {f"{e.module}|{e.actor}|{e.task}|{e.seed}" for e in read_episodes(config.out)}
+    done = {e.key for e in read_episodes(config.out)}
     todo = [job for job in jobs if job.key not in done]
     workers = min(config.workers, max(1, len(todo)))
     if todo:
@@ -150,7 +155,7 @@ def run(config: RunConfig) -> list[Episode]:
             with joblib.parallel_config(backend="ray" if config.backend == "ray" else "loky", n_jobs=workers):
                 joblib.Parallel()(joblib.delayed(_run_share)(config, k, share) for k, share in enumerate(shares))
     order = {job.key: i for i, job in enumerate(jobs)}
-    episodes = {f"{e.module}|{e.actor}|{e.task}|{e.seed}": e for e in read_episodes(config.out)}
+    episodes = {e.key: e for e in read_episodes(config.out)}
     return [episodes[key] for key in sorted((k for k in episodes if k in order), key=order.__getitem__)]
 
 

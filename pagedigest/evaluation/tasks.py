@@ -10,8 +10,8 @@ import contextlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,6 @@ class FinalState:
     answer: str | None = None
     infeasible: bool = False
     database: Path | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_tasks(paths: Iterable[str | Path]) -> list[Task]:

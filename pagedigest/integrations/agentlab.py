@@ -141,7 +141,7 @@ class DigestAgent(_Digesting, GenericAgent):  # type: ignore[misc]
 def digest_tool_agent(agent: Any, module: ObservationModule) -> Any:
     """Give a made ToolUseAgent (or one like it) a module's text as `axtree_txt`; views are steps of the environment there.
 
-    The agent is changed and returned. Its action set is replaced by one with views when its tools can be described again.
+    The agent is changed and returned. Its action set stays: give it one with views (`DigestActionSetArgs`) before it is made.
     """
     observations = DigestObservations(module)
     base_preprocessor, base_action = agent.obs_preprocessor, agent.get_action

@@ -116,7 +116,7 @@ class _Compiler:
     def _visit(self, i: int) -> None:
         node = self.tree.nodes[i]
         if node.role in FIELD_ROLES or node.role in PRESS_ROLES or node.clickable:
-            if not self._in_form(i):
+            if not self._forms[i]:
                 self._add_action("", (self._field(i),))
         elif node.role in ("StaticText", "image", "code", "time") and node.name:
             self.sections[-1].words.append(node.name)
@@ -133,9 +133,6 @@ class _Compiler:
                 group[i] = GROUP_ROLES.get(role, group[p])
                 self._forms[i] = self._forms[p] or self.tree.nodes[p].role in ("form", "search")
         return group
-
-    def _in_form(self, i: int) -> bool:
-        return self._forms[i]
 
     def _add_action(self, purpose: str, fields: tuple[Field, ...]) -> None:
         action = ActionObject(f"{self.address}.a{len(self.actions) + 1}", purpose, fields, self.sections[-1].address)
@@ -222,7 +219,7 @@ class _Compiler:
         )
         self.tables.append(table)
         self.sections[-1].associations.append(table.address)
-        if header_controls and (not self._in_form(i) or len(rows) > FORM_TABLE_ROWS):
+        if header_controls and (not self._forms[i] or len(rows) > FORM_TABLE_ROWS):
             self._add_action(f"columns of {table.caption}".strip(), tuple(header_controls))
         return True
 
