@@ -216,9 +216,15 @@ class _Collector:
         return self._listed(nodes)
 
     def _listed(self, nodes: Sequence[int]) -> Iterator[ChangeLine]:
-        """Lines of a subtree's nodes as a digest writes them, bare wrappers left out; `nodes` in preorder, its root first."""
-        place = {j: k for k, j in enumerate(nodes, 1)}
-        parents = [-1, *(place.get(self.parent_now[j], 0) for j in nodes)]
+        """Lines of some of a subtree's nodes as a digest writes them, bare wrappers left out; `nodes` in preorder. A node hangs
+        below its nearest ancestor among them."""
+        parents = [-1]
+        around = [(0, len(self.current))]  # place and end of what is open; `_ABOVE` is around all
+        for k, j in enumerate(nodes, 1):
+            while j >= around[-1][1]:
+                around.pop()
+            parents.append(around[-1][0])
+            around.append((k, int(self.current.end[j])))
         part = AXTree((_ABOVE, *(self.current.nodes[j] for j in nodes)), np.asarray(parents, dtype=np.int32))
         lines = DigestLines(part)
         depth = [0] * len(part)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pagedigest.tokens import TokenCounter
 from region4web.axtree import AXNode, AXTree, StateValue
+from region4web.render import plain_text
 
 __all__ = [
     "Change",
@@ -90,7 +91,7 @@ class RenderedChanges:
 def render_changes(title: str, changes: Sequence[Change], *, printed: Collection[str], counter: TokenCounter, limit_tokens: int,
                    notes: Sequence[str] = ()) -> RenderedChanges:  # fmt: skip
     """The block, at most `limit_tokens` long; what does not fit is counted in its last line."""
-    lines = [title, *(f"\t{note}" for note in notes)]
+    lines = [title, *(f"\t{plain_text(note)}" for note in notes)]
     ids: list[str] = []
     used = sum(counter.count(line + "\n") for line in lines)
     total = sum(len(change.lines) for change in changes)

@@ -19,7 +19,7 @@ from pagedigest.selection import Selection
 from pagedigest.tokens import TokenCounter
 from pagedigest.words import task_text
 from region4web.regions import RegionMap
-from region4web.render import render_tree
+from region4web.render import plain_text, render_tree
 
 __all__ = ["BodyLine", "Digest", "DigestFrame", "compose_digest", "open_header", "region_purpose"]
 
@@ -122,14 +122,14 @@ class DigestFrame:
         self._changes = changes.strip("\n")
         self._regions = len(region_map.partition)
         self._full = full_tokens
-        title, url = _one_line(tree.title), _one_line(tree.url)
+        title, url = plain_text(tree.title), plain_text(tree.url)
         self._starts = [
             f"PAGE {shortened(title, 80)} | {shortened(url, 120)}",
             f"PAGE {shortened(title, 50)} | {shortened(url, 60)}",
             f"PAGE {shortened(title, 30)}",
             "PAGE",
         ]
-        self._notes = [shortened(_one_line(note), NOTE_LIMIT) for note in notes]
+        self._notes = [shortened(plain_text(note), NOTE_LIMIT) for note in notes]
         self._level = 0
         if budget is not None:
             while self._level < 3 and counter.count(self._heading(self._regions, budget)) > HEADING_SHARE * budget:
@@ -174,17 +174,13 @@ def open_header(number: int, purpose: str, shown: int, size: int) -> str:
     return f"R{number} | {purpose} | open" + ("" if shown >= size else f" {shown} of {size}")
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).replace("|", "/")
-
-
 def region_purpose(region_map: RegionMap, number: int) -> str:
     """Purpose on one line; what a region holds where none was written."""
-    purpose = _one_line(region_map.abstractions[number].purpose)
+    purpose = plain_text(region_map.abstractions[number].purpose)
     if purpose:
         return shortened(purpose, 100)
     node = region_map.partition.tree.nodes[region_map.partition.roots[number]]
-    return "Page" if number == 0 else shortened(f"{node.role} {_one_line(node.name)}".strip(), 60)
+    return "Page" if number == 0 else shortened(f"{node.role} {plain_text(node.name)}".strip(), 60)
 
 
 def _tree_depths(region_map: RegionMap, printed: Collection[int]) -> dict[int, int]:

@@ -15,6 +15,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from region4web.render import plain_text
+
 __all__ = ["Found", "PageStore", "StoredRegion", "StoredState"]
 
 _ADDRESS = re.compile(r"p(\d{1,9})(?:\.s(\d{1,9})(?:\.R(\d{1,9}))?)?")
@@ -149,7 +151,7 @@ class PageStore:
         number = _parse(address)[2]
         state = self.state(address.rsplit(".R", 1)[0])
         if number is None:
-            head = f"{state.address} {state.title[:120]!r} {state.url[:200]}"
+            head = f"{state.address} {state.title[:120]!r} {plain_text(state.url)[:200]}"
             text = "\n".join([head, *(_region_text(region) for region in state.regions)])
         else:
             found = [region for region in state.regions if region.number == number]
@@ -215,7 +217,7 @@ def _parse(address: str) -> tuple[int, int | None, int | None]:
 
 
 def _region_text(region: StoredRegion) -> str:
-    head = f"R{region.number} | {region.purpose}" if region.purpose else f"R{region.number}"
+    head = f"R{region.number} | {plain_text(region.purpose)}" if region.purpose else f"R{region.number}"
     return f"{head}\n{region.text}" if region.text else head
 
 

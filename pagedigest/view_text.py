@@ -15,6 +15,7 @@ from pagedigest.page_state import OpenPage
 from pagedigest.store import PageStore
 from pagedigest.tokens import TokenCounter
 from pagedigest.views import ViewCommand, ViewLine, ViewPage, found_lines, paginate, region_lines
+from region4web.render import plain_text
 
 __all__ = ["view_text"]
 
@@ -39,12 +40,15 @@ def view_text(
     head = _Head(page, counter, limit, told, command)
     # Room for lines is the same on every page, whatever the page's own first line and changes take.
     most = _changes(page, (), counter, int(limit * CHANGES_SHARE)) if command.name != "read" else RenderedChanges("", ())
-    room = limit - counter.count(head.text(999, 999, 99999)) - counter.count(most.text + "\n")
+    kept = 0
+    if most.text:  # what is listed on the page reads differently below it; at worst, the changes are only counted
+        kept = max(counter.count(text + "\n") for text in (most.text, _changes(page, (), counter, 0).text))
+    room = limit - counter.count(head.text(999, 999, 99999)) - kept
     if room < SMALLEST_PAGE:
-        most = RenderedChanges("", ())
+        kept = 0
         room = limit - counter.count(head.text(999, 999, 99999)) - 2
     view = paginate(lines, counter=counter, limit_tokens=room, page=command.page)
-    changes = _changes(page, view.ids, counter, counter.count(most.text)) if most.text else most  # may read differently, not longer
+    changes = _changes(page, view.ids, counter, kept) if kept else RenderedChanges("", ())
     body = [*view.lines, *([changes.text] if changes.text else [])]
     text, tokens = head.with_own_count(view, body)
     return PageText(text, (*view.ids, *changes.ids), tokens, opened)
@@ -55,8 +59,8 @@ class _Head:
 
     def __init__(self, page: OpenPage, counter: TokenCounter, limit: int, told: str, command: ViewCommand) -> None:
         self._counter, self._full, self._command = counter, page.full_tokens, command
-        title, url = " ".join(page.tree.title.split()).replace("|", "/"), " ".join(page.tree.url.split()).replace("|", "/")
-        notes = [" ".join(note.split())[:200] for note in page.notes()]
+        title, url = plain_text(page.tree.title), plain_text(page.tree.url)
+        notes = [plain_text(note)[:200] for note in page.notes()]
         self._notes: list[str] = []
         for title_limit, url_limit, told_limit, notes_limit in ((120, 200, 100, 9), (60, 60, 60, 1), (30, 0, 30, 1), (0, 0, 12, 0)):
             parts = ["PAGE " + title[:title_limit] if title_limit else "PAGE", url[:url_limit], told[:told_limit]]

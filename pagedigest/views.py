@@ -16,7 +16,7 @@ from pagedigest.changes import PLAIN_ROLES
 from pagedigest.tokens import TokenCounter
 from region4web.axtree import AXNode, AXTree
 from region4web.regions import RegionMap
-from region4web.render import indentation, node_line
+from region4web.render import indentation, node_line, plain_text
 
 __all__ = ["ViewCommand", "ViewLine", "ViewPage", "found_lines", "paginate", "parse_command", "region_lines"]
 
@@ -173,7 +173,7 @@ def _cut(text: str, counter: TokenCounter, limit_tokens: int) -> str:
 
 def region_header(region_map: RegionMap, number: int) -> str:
     """`R3 | Table of customer orders`."""
-    purpose = " ".join(region_map.abstractions[number].purpose.split())[:120]
+    purpose = plain_text(region_map.abstractions[number].purpose)[:120]
     return f"R{number} | {purpose}" if purpose else f"R{number}"
 
 

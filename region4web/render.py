@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from region4web.axtree import AXNode, AXTree
 
-__all__ = ["FLAG_STATES", "INDENT_LIMIT", "node_line", "render_lines", "render_tree"]
+__all__ = ["FLAG_STATES", "INDENT_LIMIT", "node_line", "plain_text", "render_lines", "render_tree"]
 
 FLAG_STATES = frozenset({"required", "focused", "atomic", "visible", "clickable", "som"})
 """Printed by name alone; BrowserGym does not print them when false, and trees do not hold them then. The last three are
@@ -52,6 +52,13 @@ def render_lines(tree: AXTree, indices: Iterable[int] | None = None, *, base_dep
 def render_tree(tree: AXTree) -> str:
     """The whole tree, as BrowserGym's `flatten_axtree_to_str` prints it."""
     return "\n".join(render_lines(tree))
+
+
+def plain_text(text: str) -> str:
+    """Page text where a line has it without quotes (a title, an address, a note): on one line, its control characters
+    escaped as `repr` does, no `|`, which parts the fields of such a line."""
+    text = " ".join(text.split()).replace("|", "/")
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def indentation(depth: int) -> str:

@@ -2,7 +2,7 @@
 
     python scripts/fuzz.py laws [--campaign NAME] [--examples 2000] [--seed 0]       hypothesis; seconds to hours
     python scripts/fuzz.py bytes snapshot|text --minutes 5 [--corpus DIR]            atheris (pip install atheris)
-    python scripts/fuzz.py dom [--mutations 300] [--seed 0]                          needs Chromium
+    python scripts/fuzz.py dom [--mutations 300] [--seed 0] [--log FILE]             needs Chromium; FILE resumes it
     python scripts/fuzz.py short                                                     what continuous integration runs
     python scripts/fuzz.py nightly                                                   what the counts in the docs come from
 
@@ -249,20 +249,21 @@ def main(argv: list[str] | None = None) -> None:
     dom_command = commands.add_parser("dom")
     dom_command.add_argument("--mutations", type=int, default=300)
     dom_command.add_argument("--seed", type=int, default=0)
+    dom_command.add_argument("--log", type=Path, help="finished pages are kept here, and not run again")
     commands.add_parser("short")
     commands.add_parser("nightly")
     options = parser.parse_args(argv)
     if options.command == "bytes":
         run_bytes(options.target, minutes=options.minutes, corpus=options.corpus)
     elif options.command == "dom":
-        _run_dom(options.mutations, options.seed)
+        _run_dom(options.mutations, options.seed, options.log)
     elif options.command == "laws":
         _run_all(options.campaign or CAMPAIGNS, options.examples, options.seed)
     elif options.command == "short":
         _run_all(CAMPAIGNS, 150, 0)
     else:
         _run_all(CAMPAIGNS, 25_000, 1)
-        _run_dom(10_000, 1)
+        _run_dom(20_000, 1, ROOT / "output" / "fuzz" / "dom-1.jsonl")
 
 
 def _run_all(campaigns: tuple[str, ...] | list[str], examples: int, seed: int) -> None:
@@ -270,10 +271,10 @@ def _run_all(campaigns: tuple[str, ...] | list[str], examples: int, seed: int) -
         print(json.dumps(run_laws(campaign, examples=examples, seed=seed)), flush=True)
 
 
-def _run_dom(mutations: int, seed: int) -> None:
+def _run_dom(mutations: int, seed: int, log: Path | None) -> None:
     from scripts.fuzz_dom import run_dom
 
-    print(json.dumps(run_dom(mutations=mutations, seed=seed)), flush=True)
+    print(json.dumps(run_dom(mutations=mutations, seed=seed, log=log)), flush=True)
 
 
 if __name__ == "__main__":

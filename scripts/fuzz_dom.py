@@ -1,123 +1,204 @@
-"""Random mutations of a document in real Chromium: after each, the transition from the tree before rebuilds the tree after.
+"""Random mutations of a document in real Chromium; after each, every law of transitions, trees and digests is checked.
 
-Enters: a number of mutations and a seed. Leaves: counts. Mutated are elements, attributes, text, order, whole subtrees,
-frames, open and closed shadow roots, modal dialogs, alerts, and the address (pushState, hash). Each page takes 100
-mutations, then a fresh one follows, so that pages neither die out nor grow without bound.
+Enters: a number of mutations and a seed. Leaves: counts. Mutated (fuzz_dom.js) are elements, attributes, styles, text,
+order, whole subtrees, relations, frames of this and of another site, shadow roots, modal dialogs, overlays, alerts, and
+the address. Pages are small and short-lived: each takes `MUTATIONS_A_PAGE` mutations and depends on its number alone, so
+a run can be resumed from its log, and a page that the browser could not read in time is tried again, and counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import random
 import time
 from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 __all__ = ["MUTATIONS_A_PAGE", "run_dom"]
 
-MUTATIONS_A_PAGE = 100
+MUTATIONS_A_PAGE = 25
+ATTEMPTS = 3
+CAPTURE_TIMEOUT_S = 60.0
+MUTATE = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 
-PAGE = """<!doctype html><title>Orders</title><header><a href="/">Home</a><nav><button aria-expanded=false>Menu</button></nav></header>
+PAGES = (
+    """<!doctype html><title>Orders</title><header><a href="/">Home</a><nav><button aria-expanded=false>Menu</button></nav></header>
 <main><h1>Orders</h1><form><label>Name <input value=a></label><select><option>Day<option>Month</select><button>Apply</button></form>
 <table><tr><td>1</td><td><input type=checkbox aria-label="row 1"></td></tr><tr><td>2</td><td><button>Delete</button></td></tr></table>
-<ul><li><a href=/a>a</a><li><a href=/b>b</a><li><a href=/c>c</a></ul><div role=status>Ready</div></main><footer><p>Text</p></footer>"""
-
-MUTATE = """
-(seed) => {
-  let state = seed >>> 0;
-  const random = () => { state = (state + 0x6D2B79F5) >>> 0; let t = state; t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61); return ((t ^ (t >>> 14)) >>> 0) / 4294967296; };
-  const pick = (list) => list[Math.floor(random() * list.length)];
-  const open = [];
-  const gather = (root) => { for (const e of root.querySelectorAll('*')) { open.push(e); if (e.shadowRoot) gather(e.shadowRoot); } };
-  gather(document.body);
-  for (const f of document.querySelectorAll('iframe')) { try { if (f.contentDocument && f.contentDocument.body) gather(f.contentDocument.body); } catch (e) {} }
-  const any = () => pick(open.length ? open : [document.body]);
-  const words = ['Save', 'Open', 'Delete', 'Item ' + seed, "it's", '[7] button', '', '\\u202e', 'a\\nb'];
-  const fresh = () => { const host = document.createElement('div'); host.innerHTML = pick([
-    '<button>' + pick(words) + '</button>', '<p>' + pick(words) + ' <a href="/p' + seed + '">link</a></p>', '<input type=date value=2026-01-02>',
-    '<input type=password value=secret>', '<div role="alert">Saved ' + seed + '</div>', '<ul role="menu"><li role="menuitem">Edit</li></ul>',
-    '<label><input type="checkbox"> ' + pick(words) + '</label>', '<section><h2>x</h2><div><p>one</p><p>two</p></div></section>', '<svg><circle r=4></svg>',
-    '<div><span onclick="1" style="cursor:pointer">card</span></div>', '<details><summary>More</summary>text</details>', '<div style="opacity:0">unseen</div>']);
-    return host.firstElementChild; };
-  const kinds = {
-    insert() { const at = any(); pick([() => at.before(fresh()), () => at.after(fresh()), () => at.append(fresh()), () => at.prepend(fresh())])(); },
-    remove() { if (open.length > 20) any().remove(); },
-    move() { const a = any(), b = any(); if (!a.contains(b)) b.append(a); },
-    reverse() { const at = any(); [...at.children].reverse().forEach((c) => at.append(c)); },
-    rerender() { const at = any(); at.innerHTML = at.innerHTML; },
-    recreate() { const at = any(); at.replaceWith(at.cloneNode(true)); },
-    clone() { const at = any(); at.before(at.cloneNode(true)); },
-    wrap() { const at = any(), host = document.createElement('div'); at.before(host); host.append(at); },
-    unwrap() { const at = any(); at.replaceWith(...at.childNodes); },
-    text() { any().append(pick(words)); },
-    attribute() { const at = any(), name = pick(['aria-expanded', 'aria-checked', 'aria-pressed', 'disabled', 'hidden', 'inert', 'aria-hidden', 'aria-label', 'tabindex', 'contenteditable']);
-      if (at.hasAttribute(name)) at.removeAttribute(name); else at.setAttribute(name, pick(['true', 'false', '0', pick(words)])); },
-    role() { any().setAttribute('role', pick(['button', 'listitem', 'group', 'generic', 'alert', 'dialog', 'none', 'row', 'x'])); },
-    value() { const at = pick([...document.querySelectorAll('input,select'), document.body]); if (at.type === 'checkbox') at.checked = !at.checked; else if (at.type !== 'date') at.value = pick(words); },
-    frame() { const f = document.createElement('iframe'); f.srcdoc = '<button>in ' + seed + '</button><p>frame</p>'; if (document.querySelectorAll('iframe').length < 4) any().after(f); },
-    unframe() { const f = pick([...document.querySelectorAll('iframe')]); if (f) f.remove(); },
-    shadow() { const host = document.createElement('div'); host.innerHTML = '<span>slotted</span>'; host.attachShadow({mode: pick(['open', 'closed'])}).innerHTML = '<button>shadow ' + seed + '</button><slot></slot>'; any().after(host); },
-    dialog() { const d = document.querySelector('dialog'); if (d) { d.remove(); return; } const n = document.createElement('dialog'); n.innerHTML = '<p>Sure?</p><button>Yes</button>'; document.body.append(n); pick([() => n.showModal(), () => n.show()])(); },
-    push() { history.pushState({}, '', pick(['#v' + seed, '?v=' + seed, '/p' + (seed % 3)])); },
-    view() { if (random() < 0.1) { history.pushState({}, '', '/view' + seed); document.body.innerHTML = '<main><h1>View ' + seed + '</h1><ul><li><a href=/a>a</a><li>b</ul><form><input><button>Go</button></form></main>'; } },
-    title() { document.title = pick(words); },
-    focus() { const at = pick([...document.querySelectorAll('button,input,a')]); if (at) at.focus(); },
-    scroll() { window.scrollTo(0, random() * 500); },
-  };
-  const kind = pick(Object.keys(kinds));
-  try { kinds[kind](); } catch (error) { if (!(error instanceof DOMException)) throw error; }
-  return kind;
-}
-"""
+<ul><li><a href=/a>a</a><li><a href=/b>b</a><li><a href=/c>c</a></ul><div role=status>Ready</div></main><footer><p>Text</p></footer>""",
+    """<!doctype html><title>Sign in</title><main><form><h1>Sign in</h1><label>User <input name=u></label><label>Password <input type=password value=hunter2></label>
+<fieldset><legend>Stay</legend><label><input type=radio name=s> yes</label><label><input type=radio name=s checked> no</label></fieldset>
+<button disabled>Go</button></form><p>No account? <a href=/join>Join</a></p><div aria-live=polite></div></main>""",
+    """<!doctype html><title>Article</title><article><h1>Title</h1><p>First <b>bold</b> and <a href=/x>link</a>.</p><h2>Part</h2><p>Second</p><img alt=Photo src=/p.png>
+<details><summary>More</summary><p>Inside</p></details><blockquote>Said</blockquote></article><aside><ul><li>1<li>2<li>3</ul></aside>""",
+    """<!doctype html><title>App</title><div id=root><div role=toolbar><button><svg><title>Bold</title></svg></button><div role=button tabindex=0>B</div></div>
+<div role=grid><div role=row><div role=gridcell>a</div><div role=gridcell tabindex=0>b</div></div></div><iframe srcdoc="<button>In frame</button>"></iframe></div>""",
+)
 
 
-def run_dom(*, mutations: int, seed: int) -> dict[str, Any]:
-    """Mutate and check. Raises AssertionError with the seed of the mutation that broke a law."""
-    return asyncio.run(_run_dom(mutations, seed))
+@dataclass
+class PageCounts:
+    """What one page took, and how often it was tried anew."""
+
+    page: int
+    changed: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    retries: int = 0
+    unread: bool = False
 
 
-async def _run_dom(mutations: int, seed: int) -> dict[str, Any]:
-    from playwright.async_api import async_playwright
+def run_dom(*, mutations: int, seed: int, log: Path | None = None) -> dict[str, Any]:
+    """Mutate and check. Raises AssertionError with the page and the mutation that broke a law.
+
+    `log`: one line a finished page is added there, and pages that it holds are not run again.
+    """
+    return asyncio.run(_run_dom(mutations, seed, log))
+
+
+async def _run_dom(mutations: int, seed: int, log: Path | None) -> dict[str, Any]:
     from tqdm import tqdm
 
-    from pagedigest.transition import diff
-    from region4web.axtree import AXTree
-    from region4web.browser import launch_async
-    from region4web.capture import capture_live_async
-    from tests import laws
-
-    kinds: Counter[str] = Counter()
-    changed = 0
     start = time.monotonic()
-    bar = tqdm(total=mutations, unit="mutation", disable=None)
-    async with async_playwright() as playwright:
-        browser = await launch_async(playwright)
+    done = {} if log is None else _finished(log, seed)
+    bar = tqdm(total=mutations, unit="mutation", disable=None, initial=sum(sum(entry["kinds"].values()) for entry in done.values()))
+    resumed = len(done)
+    fuzzer = _Fuzzer(seed)
+    try:
+        for page in range(-(-mutations // MUTATIONS_A_PAGE)):
+            if page in done:
+                continue
+            counts = await fuzzer.page(page, min(MUTATIONS_A_PAGE, mutations - page * MUTATIONS_A_PAGE))
+            done[page] = {"seed": seed, "page": page, "changed": counts.changed, "kinds": dict(counts.kinds), "retries": counts.retries, "unread": counts.unread}  # fmt: skip
+            if log is not None:
+                with log.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(done[page]) + "\n")
+            bar.update(sum(counts.kinds.values()))
+    finally:
+        await fuzzer.close()
+        bar.close()
+    kinds: Counter[str] = Counter()
+    for entry in done.values():
+        kinds.update(entry["kinds"])
+    return {
+        "campaign": "dom",
+        "mutations": sum(kinds.values()),
+        "changed": sum(entry["changed"] for entry in done.values()),
+        "pages": len(done),
+        "pages_from_log": resumed,
+        "pages_retried": sum(entry["retries"] > 0 for entry in done.values()),
+        "pages_unread": sum(entry["unread"] for entry in done.values()),
+        "kinds": dict(sorted(kinds.items())),
+        "seed": seed,
+        "seconds": round(time.monotonic() - start, 1),
+        "violations": 0,
+    }
+
+
+def _finished(log: Path, seed: int) -> dict[int, dict[str, Any]]:
+    """Entries of the log by page; a last line that was cut off is no entry."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    entries = {}
+    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
         try:
-            context = await browser.new_context()
-            await context.route("**/*", lambda route: route.fulfill(body=PAGE, content_type="text/html"))
-            for first in range(0, mutations, MUTATIONS_A_PAGE):
-                page = await context.new_page()
-                await page.goto("http://orders.example/")
-                entry = before = AXTree.from_snapshot(await capture_live_async(page))
-                for number in range(first, min(first + MUTATIONS_A_PAGE, mutations)):
-                    mutation = seed * 1_000_003 + number
-                    kind = await page.evaluate(MUTATE, mutation)
-                    try:
-                        after = AXTree.from_snapshot(await capture_live_async(page, timeout_s=60))
-                        laws.check_transition(before, after)
-                        laws.check_transition(entry, after)
-                        laws.check_tree(after)
-                    except Exception as error:
-                        raise AssertionError(
-                            f"mutation {mutation} ({kind}), number {number - first} of its page, broke a law: {error}"
-                        ) from error
-                    kinds[kind] += 1
-                    changed += not diff(before, after).is_empty
-                    before = after
-                    bar.update()
-                await page.close()
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if entry["seed"] == seed:
+            entries[int(entry["page"])] = entry
+    return entries
+
+
+class _Fuzzer:
+    """A browser that is started anew when it died or hung."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._playwright: Any = None
+        self._browser: Any = None
+
+    async def page(self, number: int, mutations: int) -> PageCounts:
+        """Run one page; the same page again where the browser failed, `ATTEMPTS` times at most."""
+        from playwright.async_api import Error
+
+        from region4web.errors import BrowserError, CaptureTimeout
+
+        for attempt in range(ATTEMPTS):
+            counts = PageCounts(number, retries=attempt)
+            try:
+                await self._run(counts, mutations)
+                return counts
+            except (CaptureTimeout, BrowserError, Error):
+                await self.close()
+        return PageCounts(number, retries=ATTEMPTS, unread=True)
+
+    async def close(self) -> None:
+        from playwright.async_api import Error
+
+        from region4web.cdp import within
+
+        if self._browser is not None:
+            with contextlib.suppress(Error, TimeoutError):  # it is dead or hangs; Playwright's own end stops it
+                await within(self._browser.close(), 10.0)
+            await self._playwright.stop()
+        self._browser = self._playwright = None
+
+    async def _ready(self) -> Any:
+        from playwright.async_api import async_playwright
+
+        from region4web.browser import launch_async
+
+        if self._browser is None:
+            self._playwright = await async_playwright().start()
+            self._browser = await launch_async(self._playwright)
+        return self._browser
+
+    async def _run(self, counts: PageCounts, mutations: int) -> None:
+        from pagedigest.transition import diff
+        from region4web.axtree import AXTree
+        from region4web.capture import capture_live_async
+        from tests import laws
+
+        browser = await self._ready()
+        number = counts.page
+        context = await browser.new_context()
+        html = PAGES[number % len(PAGES)]
+
+        async def answer(route: Any) -> None:
+            body = "<p>of another site <button>Pay</button>" if "other.example" in route.request.url else html
+            await route.fulfill(body=body, content_type="text/html")
+
+        await context.route("**/*", answer)
+        try:
+            page = await context.new_page()
+            await page.goto("http://orders.example/")
+            choice = random.Random(f"{self.seed}/{number}")
+            checker = laws.SessionChecker(budget_tokens=choice.choice((None, 130, 300, 800)), layout=choice.choice(("in_place", "append")))
+            entry = before = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
+            checker.observe(entry)
+            for at in range(mutations):
+                mutation = self.seed * 1_000_003 + number * MUTATIONS_A_PAGE + at
+                kind = await page.evaluate(MUTATE, mutation)
+                if kind == "browser:reload":
+                    await page.reload()
+                after = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
+                try:
+                    laws.check_transition(before, after)
+                    laws.check_transition(entry, after)
+                    laws.check_told(diff(before, after), after)
+                    laws.check_tree(after)
+                    checker.observe(
+                        after, choice.choice(("click('3')", "click('3')", "click('3')", "view_all()", "view_region('R1')", "find('Save')"))
+                    )
+                except Exception as error:
+                    raise AssertionError(
+                        f"seed {self.seed}, page {number}, mutation {at} ({kind}) broke a law: {type(error).__name__}: {error}"
+                    ) from error
+                counts.kinds[kind] += 1
+                counts.changed += not diff(before, after).is_empty
+                before = after
         finally:
-            await browser.close()
-    bar.close()
-    return {"campaign": "dom", "mutations": sum(kinds.values()), "changed": changed, "kinds": dict(sorted(kinds.items())), "seed": seed,
-            "seconds": round(time.monotonic() - start, 1), "violations": 0}  # fmt: skip
+            await context.close()

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pagedigest.observation import Action
-from pagedigest.selection import All, Nothing, Selector
+from pagedigest.change_list import collect_changes
+from pagedigest.observation import Action, Observation
+from pagedigest.selection import All, HybridSelector, Nothing, Selector
 from pagedigest.session import PageDigest
-from pagedigest.tokens import UpperEstimateCounter
-from pagedigest.transition import diff
+from pagedigest.tokens import TokenCounter, UpperEstimateCounter
+from pagedigest.transition import Transition, diff, field_changes
 from region4web import Abstraction, AXTree, Partition, Snapshot
 from region4web.errors import SnapshotError
 from region4web.metrics import score_partition
@@ -102,6 +103,18 @@ def check_transition(before: AXTree, after: AXTree) -> None:
     assert diff(after, after).is_empty
 
 
+def check_told(transition: Transition, current: AXTree) -> None:
+    """No change of content goes untold, and what is told is there."""
+    told = collect_changes(transition, current, [0] * len(transition.entry), open_regions=(0,))
+    assert len(told.region_of) == len(current)
+    if any(field_changes(update) and current.index_of[update.after.id] for update in transition.updated):
+        assert any(change.kind in ("update", "alert") for change in told.changes)
+    for change in told.changes:
+        for line in change.lines:
+            assert line.id is None or line.id in current.index_of
+            assert "\n" not in line.text(())
+
+
 def check_digests(trees: Sequence[AXTree], actions: Sequence[str], *, budget_tokens: int | None, layout: str) -> None:
     """A session over these trees: within budget, no forged line or id, `shown` is of the current tree."""
     counter = UpperEstimateCounter()
@@ -117,15 +130,39 @@ def _check_session(
     budget_tokens: int | None,
     layout: str,
 ) -> None:
-    sections = Sections()
-    session = PageDigest(sections, sections, selector, budget_tokens=budget_tokens, layout=layout, counter=counter).start("Open the order")  # type: ignore[arg-type]
+    checker = SessionChecker(selector=selector, counter=counter, budget_tokens=budget_tokens, layout=layout)
     for step, tree in enumerate(trees):
-        observation = session.observe(tree, last_action=Action(actions[step % len(actions)]) if step and actions else None)
+        checker.observe(tree, actions[step % len(actions)] if step and actions else None)
+
+
+class SessionChecker:
+    """An episode of which every observation is checked."""
+
+    def __init__(
+        self, *, budget_tokens: int | None, layout: str, selector: Selector | None = None, counter: TokenCounter | None = None
+    ) -> None:
+        sections = Sections()
+        self.counter = counter if counter is not None else UpperEstimateCounter()
+        self.budget_tokens = budget_tokens
+        self.session = PageDigest(
+            sections,
+            sections,
+            selector if selector is not None else HybridSelector(),
+            budget_tokens=budget_tokens,
+            layout=layout,
+            counter=self.counter,  # type: ignore[arg-type]
+        ).start("Open the order")
+
+    def observe(self, tree: AXTree, action: str | None = None) -> Observation:
+        """The next observation. Raises AssertionError."""
+        observation = self.session.observe(tree, last_action=None if action is None else Action(action))
         ids = {node.id for node in tree.nodes if node.addressable}
         shown = set(observation.shown)
+        text = observation.text
         assert shown <= ids, "an id is shown that the page does not have"
-        assert set(LINE_ID.findall(observation.text)) & ids <= shown, "a line shows an id that is not in `shown`"
-        assert all(line.replace("\t", "").isprintable() for line in observation.text.split("\n")), "page text reached the text unescaped"
-        assert observation.usage.tokens >= counter.count(observation.text), "fewer tokens reported than the text has"
+        assert set(LINE_ID.findall(text)) & ids <= shown, "a line shows an id that is not in `shown`"
+        assert all(line.replace("\t", "").isprintable() for line in text.split("\n")), "page text reached the text unescaped"
         used = observation.usage.tokens
-        assert budget_tokens is None or used <= budget_tokens, f"{used} of {budget_tokens} tokens:\n{observation.text}"
+        assert used >= self.counter.count(text), "fewer tokens reported than the text has"
+        assert self.budget_tokens is None or used <= self.budget_tokens, f"{used} of {self.budget_tokens} tokens:\n{text}"
+        return observation

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from pagedigest.change_list import collect_changes
-from pagedigest.transition import Transition, diff, field_changes
+from pagedigest.transition import diff
 from region4web.axtree import AXTree
 from region4web.browser import find_browser
+from tests import laws
 
 pytest.importorskip("playwright")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(find_browser() is None, reason="no Chromium found")]
@@ -102,19 +102,6 @@ def run_page(browser_steps: int, seed: int) -> list[Step]:
     return asyncio.run(run())
 
 
-def assert_told(transition: Transition, current: AXTree) -> None:
-    """No change of content goes untold, and what is told is there."""
-    regions = [0] * len(transition.entry)
-    told = collect_changes(transition, current, regions, open_regions=(0,))
-    assert len(told.region_of) == len(current)
-    if any(field_changes(update) and current.index_of[update.after.id] for update in transition.updated):
-        assert any(change.kind in ("update", "alert") for change in told.changes)
-    for change in told.changes:
-        for line in change.lines:
-            assert line.id is None or line.id in current.index_of
-            assert "\n" not in line.text(())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(MUTATIONS // MUTATIONS_A_PAGE))
 def test_reported_changes_rebuild_the_tree_after_every_mutation(seed: int) -> None:
@@ -124,7 +111,7 @@ def test_reported_changes_rebuild_the_tree_after_every_mutation(seed: int) -> No
     for before, after in pairwise(steps):
         transition = diff(before.tree, after.tree)
         assert transition.apply(before.tree) == after.tree, after.kind
-        assert_told(transition, after.tree)
+        laws.check_told(transition, after.tree)
         since_load = diff(steps[0].tree, after.tree)
         assert since_load.apply(steps[0].tree) == after.tree, after.kind
         changed += not transition.is_empty
