@@ -29,9 +29,16 @@ def main() -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 def install(names: tuple[str, ...]) -> None:
-    """Install and fill sites (all by default)."""
+    """Install and fill sites (all by default). One that fails does not keep the others from being installed."""
+    failed = 0
     for name in chosen(names):
-        sites.install(sites.SITES[name].shared_with or name, lambda line: click.echo(line, err=True))
+        try:
+            sites.install(sites.SITES[name].shared_with or name, lambda line: click.echo(line, err=True))
+        except sites.SiteError as error:
+            click.echo(f"sites: {error}", err=True)
+            failed += 1
+    if failed:
+        sys.exit(1)
 
 
 @main.command()

@@ -26,6 +26,8 @@ LOGINS = {
     "shop": ("/en-gb/accounts/login/", "#id_login-username", "#id_login-password", "button[name=login_submit]"),
     "dashboard": ("/en-gb/accounts/login/", "#id_login-username", "#id_login-password", "button[name=login_submit]"),
     "forum": ("/user/login/", "#id_username", "#id_password", "form:has(#id_username) [type=submit]"),
+    "tracker": ("/login", "#username", "#password", "#login-submit"),
+    "wiki": ("/index.php?title=Special:UserLogin", "#wpName1", "#wpPassword1", "#wpLoginAttempt"),
 }
 """Per site: address of the login form, its two fields, its button."""
 

@@ -2,7 +2,7 @@
 
 Enters: site names. Leaves: running servers and their addresses. Each site lives in a folder of its own below the root
 (`REGION4WEB_SITES`, else the user's cache folder): virtual environment, application, log, server state, snapshot.
-What a site is made of lies in the repository's data/sites. Python sites need no root.
+`site_recipes` says what each is made of. Python sites need no root.
 """
 
 from __future__ import annotations
@@ -15,24 +15,18 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SITES", "RunningSite", "Site", "SiteError", "install", "reset", "running_site", "sites_root", "start", "stop"]
+from pagedigest.evaluation.site_recipes import DATABASE, SITES, Site, SiteError, last_line
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-SITE_DATA = REPOSITORY / "data" / "sites"
-START_TIMEOUT_S = 90.0
-DEBIAN_TIMEOUT_S = 900
+__all__ = ["SITES", "RunningSite", "SiteError", "install", "reset", "running_site", "sites_root", "start", "stop"]
 
-
-class SiteError(RuntimeError):
-    """A site could not be installed, started or restored. The message says what failed and where its log is."""
+START_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -43,21 +37,6 @@ class RunningSite:
     url: str
     pid: int
     database: Path | None = None
-
-
-@dataclass(frozen=True)
-class Site:
-    """One application. `install(site folder)` leaves it filled; `command(site folder, port)` serves it."""
-
-    name: str
-    about: str
-    install: Callable[[Path], None]
-    command: Callable[[Path, int], list[str]]
-    directory: str
-    health_path: str
-    database: str | None
-    environment: dict[str, str] = field(default_factory=dict)
-    shared_with: str | None = None
 
 
 def sites_root() -> Path:
@@ -83,8 +62,8 @@ def install(name: str, progress: Callable[[str], None] = lambda line: None) -> N
     started = time.monotonic()
     progress(f"{name}: installing into {home}")
     site.install(home)
-    if site.database:
-        _copy_database(home / site.directory / site.database, home / "snapshot.sqlite3")
+    if site.stateful:
+        _copy_database(home / "app" / DATABASE, home / "snapshot.sqlite3")
     marker.write_text(json.dumps({"site": name, "seconds": round(time.monotonic() - started, 1)}) + "\n")
     progress(f"{name}: installed and filled in {time.monotonic() - started:.0f} s")
 
@@ -103,7 +82,7 @@ def start(name: str, instance: int = 0) -> RunningSite:
     if not (home / "installed.json").is_file():
         raise SiteError(f"{name} is not installed; run: python scripts/sites.py install {name}")
     environment = {**os.environ, **site.environment}
-    if site.database:
+    if site.stateful:
         reset(name, instance)
         environment["SITE_DATABASE"] = str(_database(site, instance))
     port = _free_port()
@@ -111,7 +90,7 @@ def start(name: str, instance: int = 0) -> RunningSite:
     with log.open("ab") as out:
         process = subprocess.Popen(
             site.command(home, port),
-            cwd=home / site.directory,
+            cwd=home / "app",
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -122,10 +101,10 @@ def start(name: str, instance: int = 0) -> RunningSite:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not _answers(url + site.health_path):
         if process.poll() is not None:
-            raise SiteError(f"{name} stopped while starting (exit status {process.returncode}); see {log}: {_last_line(log)}")
+            raise SiteError(f"{name} stopped while starting (exit status {process.returncode}); see {log}: {last_line(log)}")
         if time.monotonic() > deadline:
             _end(process.pid)
-            raise SiteError(f"{name} did not answer within {START_TIMEOUT_S:.0f} s; see {log}: {_last_line(log)}")
+            raise SiteError(f"{name} did not answer within {START_TIMEOUT_S:.0f} s; see {log}: {last_line(log)}")
         time.sleep(0.3)
     _state(site, instance).write_text(json.dumps({"pid": process.pid, "port": port}))
     return RunningSite(name, url, process.pid, _database(site, instance))
@@ -182,7 +161,7 @@ def _below(site: Site, other: RunningSite) -> RunningSite:
 
 
 def _database(site: Site, instance: int) -> Path | None:
-    return _home(site) / "instances" / str(instance) / "db.sqlite3" if site.database else None
+    return _home(site) / "instances" / str(instance) / DATABASE if site.stateful else None
 
 
 def _state(site: Site, instance: int) -> Path:
@@ -241,97 +220,3 @@ def _end(pid: int) -> None:
             except OSError:
                 return
             time.sleep(0.1)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1][:200] if lines else "the log is empty"
-
-
-def _run(command: Sequence[str | Path], *, cwd: Path, log: Path, environment: dict[str, str] | None = None) -> None:
-    with log.open("ab") as out:
-        out.write(f"$ {' '.join(map(str, command))}\n".encode())
-        out.flush()
-        done = subprocess.run(
-            list(map(str, command)), cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
-        )  # fmt: skip
-    if done.returncode:
-        raise SiteError(
-            f"{Path(str(command[0])).name} {' '.join(map(str, command[1:4]))} failed (exit status {done.returncode}); see {log}: {_last_line(log)}"
-        )
-
-
-def _virtual_environment(home: Path, requirements: Path) -> Path:
-    log = home / "install.log"
-    _run([sys.executable, "-m", "venv", home / "venv"], cwd=home, log=log)
-    python = home / "venv" / "bin" / "python"
-    _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", requirements], cwd=home, log=log)
-    return python
-
-
-_SHOP_ENVIRONMENT = {"DJANGO_SETTINGS_MODULE": "shopsite.settings", "PYTHONHASHSEED": "0"}
-_FORUM_ENVIRONMENT = {"DJANGO_SETTINGS_MODULE": "local_settings", "PYTHONHASHSEED": "0"}
-
-
-def _install_shop(home: Path) -> None:
-    python = _virtual_environment(home, SITE_DATA / "shop" / "requirements.txt")
-    app, log = home / "app", home / "install.log"
-    shutil.copytree(SITE_DATA / "shop", app, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SITE_DATA / "texts.py", app)
-    for step in (
-        ["manage.py", "migrate", "-v0"],
-        ["manage.py", "oscar_populate_countries", "--initial-only", "-v0"],
-        ["seed.py"],
-        ["manage.py", "rebuild_index", "--noinput", "-v0"],
-        ["manage.py", "collectstatic", "--noinput", "-v0"],
-    ):
-        _run([python, *step], cwd=app, log=log, environment=_SHOP_ENVIRONMENT)
-
-
-def _install_forum(home: Path) -> None:
-    python = _virtual_environment(home, SITE_DATA / "forum" / "requirements.txt")
-    log = home / "install.log"
-    app = home / "app"
-    path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run([python.parent / "spirit", "startproject", "mysite"], cwd=home, log=log, environment={"PATH": path})
-    (home / "mysite").rename(app)
-    for name in ("local_settings.py", "seed.py"):
-        shutil.copy(SITE_DATA / "forum" / name, app)
-    shutil.copy(SITE_DATA / "forum" / "wsgi.py", app / "forum_wsgi.py")
-    shutil.copy(SITE_DATA / "texts.py", app)
-    for step in (["manage.py", "spiritinstall"], ["seed.py"], ["manage.py", "rebuild_index", "--noinput", "-v0"]):
-        _run([python, *step], cwd=app, log=log, environment=_FORUM_ENVIRONMENT)
-
-
-def _install_miniwob(home: Path) -> None:
-    log = home / "install.log"
-    _run([sys.executable, "-m", "venv", home / "venv"], cwd=home, log=log)
-    python = home / "venv" / "bin" / "python"
-    _run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "miniwob==1.1.0"], cwd=home, log=log)
-    pages = next((home / "venv" / "lib").glob("python*/site-packages/miniwob/html"), None)
-    if pages is None:
-        raise SiteError(f"the miniwob package holds no pages; see {log}")
-    shutil.copytree(pages, home / "app")
-
-
-def _waitress(application: str) -> Callable[[Path, int], list[str]]:
-    def command(home: Path, port: int) -> list[str]:
-        return [str(home / "venv" / "bin" / "waitress-serve"), f"--listen=127.0.0.1:{port}", "--threads=4", application]
-
-    return command
-
-
-def _static_files(home: Path, port: int) -> list[str]:
-    return [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(home / "app")]
-
-
-SITES: dict[str, Site] = {
-    site.name: site
-    for site in (
-        Site("shop", "django-oscar storefront (shopping)", _install_shop, _waitress("shopsite.wsgi:application"), "app", "/en-gb/", "db.sqlite3", _SHOP_ENVIRONMENT),
-        Site("dashboard", "back office of the shop (shopping admin)", _install_shop, _waitress("shopsite.wsgi:application"), "app", "/en-gb/dashboard/", None, shared_with="shop"),
-        Site("forum", "Spirit forum (reddit)", _install_forum, _waitress("forum_wsgi:application"), "app", "/", "db.sqlite3", _FORUM_ENVIRONMENT),
-        Site("miniwob", "MiniWoB++ task pages", _install_miniwob, _static_files, "app", "/miniwob/click-test.html", None),
-    )
-}  # fmt: skip
-"""Every site by name. The dashboard is served by the shop."""
