@@ -28,6 +28,12 @@ def _session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _dialog_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    accept = click.option("--accept-dialog", is_flag=True, help="Accept a dialog that this opens; without it, it is dismissed.")
+    text = click.option("--dialog-text", metavar="TEXT", help="Accept a prompt that this opens, with TEXT.")
+    return accept(text(function))
+
+
 def _ask(name: str, as_json: bool, command: str, **arguments: Any) -> None:
     from pagedigest.integrations.browser_session import SessionError, ask
 
@@ -47,10 +53,11 @@ def _failure(error: Any) -> Exception:
 @click.argument("target", metavar="URL")
 @click.option("--task", help="What the session is for; it decides which regions are shown. A new task starts anew.")
 @click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=1, max=60), help="Deadline for pages from now on; 15 at first.")  # fmt: skip
 @click.option("--headed", is_flag=True, help="Show the browser's window.")
 @click.option("--idle", "idle_s", metavar="SECONDS", type=click.FloatRange(min=1), default=1800.0, show_default=True, help="The session ends after so long without a command.")  # fmt: skip
 @_session_options
-def open_command(target: str, task: str | None, budget_tokens: int, headed: bool, idle_s: float, name: str, as_json: bool) -> None:
+def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: float | None, headed: bool, idle_s: float, name: str, as_json: bool) -> None:  # fmt: skip
     """Open URL (or an .html file) in the session's browser, which is started if need be."""
     from pathlib import Path
 
@@ -64,16 +71,16 @@ def open_command(target: str, task: str | None, budget_tokens: int, headed: bool
         raise click.UsageError(f"session {name!r} runs already, without deciding its window anew; close it first")
     if "://" not in target and Path(target).exists():
         target = str(Path(target).resolve())
-    _ask(name, as_json, "open", target=target, task=task, budget_tokens=budget_tokens)
+    _ask(name, as_json, "open", target=target, task=task, budget_tokens=budget_tokens, timeout_s=timeout_s)
 
 
 @click.command("click")
 @click.argument("element_id", metavar="ID")
-@click.option("--accept-dialog", is_flag=True, help="Accept a dialog that the click opens; without it, it is dismissed.")
+@_dialog_options
 @_session_options
-def click_command(element_id: str, accept_dialog: bool, name: str, as_json: bool) -> None:
+def click_command(element_id: str, accept_dialog: bool, dialog_text: str | None, name: str, as_json: bool) -> None:
     """Click the element ID."""
-    _ask(name, as_json, "click", element_id=element_id, accept_dialog=accept_dialog)
+    _ask(name, as_json, "click", element_id=element_id, accept_dialog=accept_dialog, dialog_text=dialog_text)
 
 
 @click.command("fill")
@@ -97,10 +104,11 @@ def select_command(element_id: str, option: str, name: str, as_json: bool) -> No
 @click.command("press")
 @click.argument("key", metavar="KEY")
 @click.argument("element_id", metavar="[ID]", required=False)
+@_dialog_options
 @_session_options
-def press_command(key: str, element_id: str | None, name: str, as_json: bool) -> None:
+def press_command(key: str, element_id: str | None, accept_dialog: bool, dialog_text: str | None, name: str, as_json: bool) -> None:
     """Press KEY (Enter, Escape, Control+a) on the element ID, or where the focus is."""
-    _ask(name, as_json, "press", key=key, element_id=element_id)
+    _ask(name, as_json, "press", key=key, element_id=element_id, accept_dialog=accept_dialog, dialog_text=dialog_text)
 
 
 @click.command("scroll")
@@ -180,17 +188,18 @@ def close_command(name: str, as_json: bool) -> None:
 @click.option("--task", default="", help="What the client's agent is for, when it does not say so itself.")
 @click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
 @click.option("--headed", is_flag=True, help="Show the browser's window.")
+@click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=1, max=60), default=15.0, show_default=True, help="Deadline for a page.")  # fmt: skip
 @click.option("--allow-files", is_flag=True, help="Let the client open file:// addresses.")
 @click.option("--allow-private", is_flag=True, help="Let the client open loopback and private network addresses.")
 @click.option("--print-config", is_flag=True, help="Print the snippet for a client's configuration and end.")
-def mcp_command(task: str, budget_tokens: int, headed: bool, allow_files: bool, allow_private: bool, print_config: bool) -> None:
+def mcp_command(task: str, budget_tokens: int, headed: bool, timeout_s: float, allow_files: bool, allow_private: bool, print_config: bool) -> None:  # fmt: skip
     """Serve a browser to a Model Context Protocol client over stdio."""
     from pagedigest.integrations.mcp_server import client_configuration, serve_stdio
 
     if print_config:
         click.echo(client_configuration())
         return
-    serve_stdio(task=task, budget_tokens=budget_tokens, headless=not headed, files=allow_files, private=allow_private)
+    serve_stdio(task=task, budget_tokens=budget_tokens, headless=not headed, timeout_s=timeout_s, files=allow_files, private=allow_private)
 
 
 COMMANDS: tuple[click.Command, ...] = (

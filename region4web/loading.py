@@ -18,7 +18,17 @@ from region4web.browser import require_playwright
 from region4web.cdp import page_session, within
 from region4web.errors import BrowserError, CaptureError, CaptureTimeout, HttpError, MissingFile, NotAPage, Unreachable
 
-__all__ = ["dismiss", "navigation_error", "open_page", "page_address", "settle", "wait_until_quiet", "wait_until_quiet_async"]
+__all__ = [
+    "dismiss",
+    "navigation_error",
+    "open_page",
+    "page_address",
+    "settle",
+    "stop_loading",
+    "stop_loading_async",
+    "wait_until_quiet",
+    "wait_until_quiet_async",
+]
 
 HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 LOADING_SHARE = 0.6
@@ -128,6 +138,24 @@ async def _quiet(inner: Any) -> bool:
     except (TimeoutError, require_playwright().Error):
         return False
     return "exceptionDetails" not in reply
+
+
+def stop_loading(page: Any) -> None:
+    """Give up what a live sync page is loading: while it waits for an answer, nothing of it can be read."""
+    page._sync(_stop_loading(page._impl_obj))
+
+
+async def stop_loading_async(page: Any) -> None:
+    """The same for a live async page."""
+    await _stop_loading(page)
+
+
+async def _stop_loading(inner: Any) -> None:
+    try:
+        async with page_session(inner) as session:
+            await within(session.send("Page.stopLoading", {}), LIVE_QUIET_LIMIT_S)
+    except (TimeoutError, require_playwright().Error):
+        return  # reading it has its own deadline
 
 
 async def settle(page: Any, until: float) -> None:

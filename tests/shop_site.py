@@ -70,6 +70,18 @@ class Shop(BaseHTTPRequestHandler):
             self._send(200, "a;b", {"Content-Type": "text/csv", "Content-Disposition": "attachment; filename=prices.csv"})
         elif parts.path == "/hang":
             self._send(200, "<h1>Hangs soon</h1><script>setTimeout(() => { while (true); }, 300)</script>")
+        elif parts.path == "/silent":
+            self.release.wait(60)
+        elif parts.path == "/endless":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page("Endless", "<h1>The beginning</h1><button>Early button</button>").split("</main>")[0].encode())
+            self.release.wait(60)
+        elif parts.path == "/dialogs":
+            self._send(200, page("Dialogs", DIALOGS))
+        elif parts.path == "/greeting":
+            self._send(200, page("Greeting", "<h1>Greeted</h1><script>alert('Welcome')</script>"))
         elif parts.path == "/slow-data":
             self.release.wait(0.8)
             self._send(200, "Arrived late", {"Content-Type": "text/plain"})
@@ -103,6 +115,16 @@ TOOLS = """<h1>Tools</h1>
 <div id=root></div><script>const inside = root.attachShadow({mode: 'closed'});
 inside.innerHTML = '<button>In closed root</button>'; inside.firstChild.onclick = () => out.textContent = 'Closed root clicked';</script>
 <iframe srcdoc="<button onclick='this.textContent = `Clicked in frame`'>In frame</button>"></iframe>"""
+
+DIALOGS = """<h1>Dialogs</h1>
+<button onclick="alert('Saved'); out.textContent = 'Alert over'">Alert</button>
+<button onclick="out.textContent = confirm('Sure?') ? 'Confirmed' : 'Refused'">Confirm</button>
+<button onclick="out.textContent = 'Answer ' + prompt('Your name?', 'nobody')">Prompt</button>
+<button onclick="onbeforeunload = event => event.preventDefault(); out.textContent = 'Guarded'">Guard</button>
+<button onclick="while (true);">Loop</button>
+<button onclick="window.open('/basket')">Window</button> <a href='/basket' target=_blank>Blank</a> <button onclick="window.close()">Close me</button>
+<a href='/file'>Prices</a> <a href='/broken'>Broken</a> <a href='http://127.0.0.1:1099/'>Refused</a> <a href='/silent'>Silent</a>
+<p id=out>Nothing yet</p>"""
 
 
 @contextmanager

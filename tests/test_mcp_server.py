@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from browser_drivers import FENCE, mcp_server
 from shop_site import shop
 
 from pagedigest.integrations.acting import ActionRefused
 from pagedigest.integrations.addresses import AddressPolicy
 from pagedigest.integrations.mcp_server import client_configuration
+from pagedigest.tokens import default_counter
 
 mcp = pytest.importorskip("mcp", reason="the mcp SDK is not installed (extra 'mcp')")
 if not hasattr(mcp, "Client"):
@@ -28,83 +26,75 @@ def site() -> Iterator[str]:
         yield address
 
 
-Call = Callable[..., Awaitable[tuple[str, bool]]]
-
-
-def with_client(use: Callable[[Call, Any], Awaitable[None]], *options: str) -> None:
-    """Start the server as a client would, and use it. A call gives (text, whether it is an error)."""
-
-    async def run() -> None:
-        server = mcp.StdioServerParameters(command=sys.executable, args=["-m", "pagedigest.cli", "mcp", *options], env=dict(os.environ))
-        async with mcp.Client(server, read_timeout_seconds=150) as client:
-
-            async def call(tool: str, **arguments: Any) -> tuple[str, bool]:
-                result = await client.call_tool(tool, arguments)
-                return "\n".join(part.text for part in result.content if part.type == "text"), bool(result.is_error)
-
-            await use(call, client)
-
-    asyncio.run(run())
-
-
 @pytest.mark.browser
-def test_a_client_buys_a_mug_and_reads_only_fenced_text(site: str) -> None:
-    async def use(call: Call, client: Any) -> None:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+def test_a_client_finds_the_tools_and_reads_only_fenced_text(site: str) -> None:
+    with mcp_server("--allow-private") as browser:
+        tools = {tool.name: tool for tool in browser.wait_for(browser.client.list_tools()).tools}
         assert sorted(tools) == sorted(
             ["open", "observe", "click", "fill", "select", "press", "scroll", "back", "tabs", "view_all", "view_region", "find"]
         )
         assert all(tool.description for tool in tools.values())
-        assert "never an instruction" in client.instructions
-
-        async def found(name: str, role: str) -> str:
-            text, _ = await call("find", text=name)
-            match = re.search(rf"\[([\w:]+)\] {role} '{re.escape(name)}'", text)
-            assert match, text
-            return match[1]
-
-        text, failed = await call("observe")
-        assert failed
-        assert text.endswith("no page is open: open an address first")
-        text, failed = await call("open", url=site, task="put a red mug into the basket")
+        assert "never an instruction" in browser.client.instructions
+        assert browser.error("observe").endswith("no page is open: open an address first")
+        text, failed = browser.raw("open", url=f"{site}/basket", task="look around")
+        fence = FENCE.fullmatch(text)
         assert not failed
-        fence = re.fullmatch(r'<page-content nonce="(\w{12})" untrusted="true">\n(.*)\n</page-content nonce="\1">', text, re.DOTALL)
         assert fence, text
-        assert fence[2].startswith("PAGE Mug shop")
-        text, _ = await call("fill", id=await found("Search products", "textbox"), text="Red mug")
-        assert "SAME PAGE" in text
-        text, _ = await call("press", key="Enter")
-        assert "PAGE Results" in text
-        await call("click", id=await found("Red mug", "link"))
-        await call("select", id=await found("Size", "combobox"), option="large")
-        text, _ = await call("click", id=await found("Add to basket", "button"))
-        assert "PAGE Basket" in text
-        assert "Red mug in large" in (await call("find", text="Red mug in large"))[0]
-        text, failed = await call("click", id="424242")
-        assert failed
-        assert "no element [424242] was shown on this page" in text
-        assert "PAGE Red mug" in (await call("back"))[0]
-        assert (await call("tabs"))[0].count("\n") == 3
-        assert (await call("scroll", direction="bottom"))[1] is False
-        assert "page 1" in (await call("view_all"))[0] or "PAGE" in (await call("view_all"))[0]
+        assert fence[2].startswith("PAGE Basket")
+        assert f'nonce="{fence[1]}"' not in browser.raw("observe")[0], "each reply has a marker of its own"
+        assert "no element [424242] was shown on this page" in browser.error("click", id="424242")
+        assert browser.told("tabs").count("\n") == 1
+        browser.told("scroll", direction="bottom")
+        assert "[" in browser.told("view_all")
+        assert "Categories" in browser.told("view_region", region="R2") + browser.told("view_region", region="R1")
 
-    with_client(use, "--allow-private")
+
+@pytest.mark.browser
+def test_a_client_buys_a_mug_with_at_most_two_fifths_of_the_whole_trees_tokens(site: str) -> None:
+    counter = default_counter()
+    spent, whole, of_page = 0, 0, 0
+    with mcp_server("--allow-private") as browser:
+        texts: list[str] = []
+
+        def step(tool: str, **arguments: str) -> str:
+            """One call; a reader of whole trees would have read the page's tree again, unless it was a look-up."""
+            nonlocal spent, whole, of_page
+            text, failed = browser.raw(tool, **arguments)
+            assert not failed, text
+            size = re.search(r"^PAGE .* of (\d+) tokens$", text, re.MULTILINE)
+            of_page = int(size[1]) if size else of_page
+            spent, whole = spent + counter.count(text), whole + (0 if tool == "find" else of_page)
+            texts.append(text)
+            return text
+
+        def listed(name: str, role: str) -> str:
+            line = rf"\[?([\w:]+)\]? {role} '{re.escape(name)}'"
+            found = next((found for text in reversed(texts) if (found := re.search(line, text))), None) or re.search(
+                line, step("find", text=name)
+            )
+            assert found
+            return found[1]
+
+        step("open", url=site, task="put a large red mug into the basket")
+        assert "SAME PAGE" in step("fill", id=listed("Search products", "textbox"), text="Red mug")
+        assert "PAGE Results" in step("press", key="Enter")
+        step("click", id=listed("Red mug", "link"))
+        step("select", id=listed("Size", "combobox"), option="large")
+        assert "PAGE Basket" in step("click", id=listed("Add to basket", "button"))
+        assert "Red mug in large" in step("find", text="Red mug in large")
+        assert "PAGE Red mug" in step("back")
+    assert spent <= 0.4 * whole, (spent, whole)
 
 
 @pytest.mark.browser
 def test_files_and_private_addresses_are_refused_by_default(site: str) -> None:
-    async def use(call: Call, client: Any) -> None:
+    with mcp_server() as browser:
         for address in (site, "http://localhost/", "http://[::1]/", "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/"):
-            text, failed = await call("open", url=address)
-            assert failed
-            assert "is a private address" in text
-            assert "--allow-private" in text
+            line = browser.error("open", url=address)
+            assert "is a private address" in line
+            assert "--allow-private" in line
         for target in ("file:///etc/passwd", "/etc/passwd"):
-            text, failed = await call("open", url=target)
-            assert failed
-            assert "--allow-files" in text
-
-    with_client(use)
+            assert "--allow-files" in browser.error("open", url=target)
 
 
 def test_the_policy_says_what_may_be_opened() -> None:

@@ -18,6 +18,7 @@ from pagedigest.integrations.live_digest import packaged_digest
 from pagedigest.integrations.tabbed_digest import TabbedDigest
 from pagedigest.observation import Action, Observation
 from pagedigest.session import PageDigest
+from region4web.render import plain_text
 
 __all__ = ["LiveBrowser", "Reply"]
 
@@ -60,32 +61,34 @@ class LiveBrowser:
 
     # Commands.
 
-    async def open(self, target: str) -> Reply:
-        """Go to an address or an .html file, in the current tab."""
+    async def open(self, target: str, *, timeout_s: float | None = None) -> Reply:
+        """Go to an address or an .html file, in the current tab. `timeout_s` is the deadline for pages from now on."""
         from region4web.loading import page_address
 
         if not self.policy.files and not target.lower().startswith(("http://", "https://")):
             self.policy.check("file:" + target)
         address = page_address(target)
         await asyncio.to_thread(self.policy.check, address)
+        self.timeout_s = timeout_s if timeout_s is not None else self.timeout_s
         digest = await self._ready()
-        if self._hung:
+        digest.timeout_s = self.timeout_s
+        if self._hung or digest.page.is_closed() or digest.page in digest.crashed:
             await self._replace_tab(digest)
         await self._go(digest, address, target)
         return await self._told(digest.after(Action(f"open({target!r})")))
 
     async def look(self) -> Reply:
-        """The page as it is now."""
+        """The page as it is now; when its tab was closed, that of the last open tab."""
+        digest = self._started()
+        if digest.page.is_closed():
+            digest.leave_closed_tab()
         return await self._told(self._running().observe())
 
-    async def click(self, element_id: str, *, accept_dialog: bool = False) -> Reply:
-        """Click. A dialog that this opens is dismissed, or accepted when `accept_dialog`."""
+    async def click(self, element_id: str, *, accept_dialog: bool = False, dialog_text: str | None = None) -> Reply:
+        """Click. A dialog that this opens is dismissed, or accepted when `accept_dialog`; `dialog_text` is what a prompt is accepted with."""
         digest = self._running()
-        digest.accept_dialog = accept_dialog
-        try:
+        with digest.answering(_answer(accept_dialog, dialog_text)):
             return await self._told(digest.click(element_id))
-        finally:
-            digest.accept_dialog = False
 
     async def fill(self, element_id: str, text: str) -> Reply:
         return await self._told(self._running().fill(element_id, text))
@@ -93,8 +96,10 @@ class LiveBrowser:
     async def select(self, element_id: str, option: str) -> Reply:
         return await self._told(self._running().select(element_id, option))
 
-    async def press(self, key: str, element_id: str | None = None) -> Reply:
-        return await self._told(self._running().press(key, element_id))
+    async def press(self, key: str, element_id: str | None = None, *, accept_dialog: bool = False, dialog_text: str | None = None) -> Reply:
+        digest = self._running()
+        with digest.answering(_answer(accept_dialog, dialog_text)):
+            return await self._told(digest.press(key, element_id))
 
     async def scroll(self, direction: str = "down", element_id: str | None = None) -> Reply:
         return await self._told(self._running().scroll(direction, element_id))
@@ -113,7 +118,7 @@ class LiveBrowser:
 
     async def tabs(self, number: int | None = None, *, close: bool = False) -> Reply:
         """List the tabs; with a number, go to that tab, or close it."""
-        digest = self._running()
+        digest = self._started()
         if number is not None:
             pages = self._pages()
             if not 1 <= number <= len(pages):
@@ -123,7 +128,7 @@ class LiveBrowser:
                 digest.attach(chosen)
                 return await self._told(digest.observe(last_action=Action(f"tabs({number})")))
             if len(pages) == 1:
-                raise ActionRefused("this is the only tab; close the session instead")
+                raise ActionRefused("this is the only tab: open another address in it")
             await _bounded(chosen.close())
             if digest.page is chosen:
                 digest.attach(self._pages()[-1])
@@ -151,6 +156,18 @@ class LiveBrowser:
     # The browser.
 
     def _running(self) -> TabbedDigest:
+        """The digest of a page that can be read and acted on."""
+        from region4web.errors import BrowserError
+
+        digest = self._started()
+        if digest.page.is_closed():
+            more = f"read tab {len(self._pages())} with look" if self._pages() else "open an address to go on"
+            raise ActionRefused(f"the tab was closed: {more}")
+        if digest.page in digest.crashed:
+            raise BrowserError("the page crashed: open an address to go on, or go to another tab")
+        return digest
+
+    def _started(self) -> TabbedDigest:
         from region4web.errors import BrowserError
 
         if self._digest is None:
@@ -203,20 +220,27 @@ class LiveBrowser:
         from playwright.async_api import Error, TimeoutError
 
         from region4web.errors import BrowserError, CaptureTimeout
-        from region4web.loading import navigation_error
+        from region4web.loading import navigation_error, stop_loading_async
 
+        digest.saved.clear()
         try:
             await digest.page.goto(address, wait_until="commit", timeout=self.timeout_s * 1000)
         except TimeoutError as error:
-            self._hung = True
+            await stop_loading_async(digest.page)
             raise CaptureTimeout(f"{target}: no answer within {self.timeout_s:g} s", target=target) from error
         except Error as error:
             if not self._chromium.is_connected():
                 raise BrowserError("the browser has stopped: open an address to start it again") from error
-            await asyncio.sleep(0.1)
-            downloads, digest.saved = digest.saved, []
+            await self._error_page(digest)
             digest.notes.clear()
-            raise navigation_error(str(error), target, downloads) from error
+            raise navigation_error(str(error), target, digest.saved) from error
+
+    async def _error_page(self, digest: TabbedDigest) -> None:
+        """Wait a moment for what follows a failed navigation: the browser's own page, or word of a download."""
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            if digest.saved or digest.page.url.startswith("chrome-error:"):
+                return
 
     async def _replace_tab(self, digest: TabbedDigest) -> None:
         """Leave a page that does not respond for a fresh tab."""
@@ -240,6 +264,7 @@ class LiveBrowser:
         try:
             observation = await observing
         except CaptureTimeout as error:
+            self._running()  # a page that crashed meanwhile says so
             self._hung = True
             raise CaptureTimeout(f"{error}; open another address to leave it", target=error.target) from error
         except (Error, BrowserError) as error:
@@ -261,7 +286,7 @@ class LiveBrowser:
             ):
                 text = "\n".join(["SAME PAGE", *added])
             self._last = (page, body)
-        text = "\n".join([*(f"NOTE {' '.join(note.split())}" for note in notes), text])
+        text = "\n".join([*(f"NOTE {plain_text(note)}" for note in notes), text])
         tree = digest.session.page.tree
         return Reply(
             text=text,
@@ -282,9 +307,15 @@ class LiveBrowser:
                 title = await asyncio.wait_for(page.title(), 1.0)
             except TimeoutError:
                 title = "(does not respond)"
-            lines.append(f"{'*' if page is digest.page else ' '} {number} | {' '.join(title.split())[:80]!r} | {page.url[:200]}")
+            lines.append(
+                f"{'*' if page is digest.page else ' '} {number} | {' '.join(title.split())[:80]!r} | {plain_text(page.url)[:200]}"
+            )
         text = "\n".join(lines)
         return Reply(text, digest.method.counter.count(text), 0, (), (), "", "tabs", digest.page.url, "")
+
+
+def _answer(accept_dialog: bool, dialog_text: str | None) -> str | None:
+    return dialog_text if dialog_text is not None else "" if accept_dialog else None
 
 
 def _added_lines(before: str, now: str) -> list[str] | None:

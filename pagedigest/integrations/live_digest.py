@@ -19,6 +19,7 @@ from pagedigest.integrations.acting import ActionFailed, ActionRefused, ShownEle
 from pagedigest.observation import Action, Observation
 from pagedigest.session import DigestSession, PageDigest
 from region4web.axtree import AXTree
+from region4web.render import plain_text
 
 __all__ = ["LiveDigest", "Steps", "packaged_digest"]
 
@@ -27,9 +28,10 @@ Steps = Generator[Any, Any, T]
 """Page logic written once: it yields what Playwright returned, and is sent the value (sync) or the awaited value (async)."""
 
 ACTION_TIMEOUT_S = 5.0
-NAVIGATION_LIMIT_S = 15.0
 REQUEST_LIMIT_S = 2.0
 """How long a page's own requests are waited for after an action."""
+LOADING_SHARE = 0.6
+"""Share of the deadline for which a page that has begun to arrive is waited for."""
 DIRECTIONS = {"down": (0, 0.9), "up": (0, -0.9), "right": (0.9, 0), "left": (-0.9, 0), "bottom": (0, 1e6), "top": (0, -1e6)}
 
 _TAKE = "name => { const element = globalThis[name]; delete globalThis[name]; return element ?? null; }"
@@ -44,6 +46,8 @@ _SCROLL = """(element, [x, y]) => {
     box.scrollBy({left: x * box.clientWidth, top: y * box.clientHeight, behavior: 'instant'});
     return before[0] !== box.scrollLeft || before[1] !== box.scrollTop;
 }"""
+_SENT, _HANDLED = "performing click action", "click action done"
+"""What Playwright's log says when a click was sent to the page, and when the page has taken it."""
 _COVERING = re.compile(r"(<[a-zA-Z][^\n]*?>).{0,120}intercepts pointer events")
 
 
@@ -76,6 +80,8 @@ class LiveDigest:
         self._elements = ShownElements()
         self._told: set[str] = set()
         self._pending: dict[Any, float] = {}
+        self._navigations: dict[Any, float] = {}
+        self._endless = ""
         self._failed: Action | None = None
         self._attached: set[int] = set()
         self.page = page
@@ -87,20 +93,31 @@ class LiveDigest:
         if id(page) in self._attached:
             return
         self._attached.add(id(page))
-        page.on("request", lambda request: self._started(page, request))
-        page.on("requestfinished", lambda request: self._pending.pop(request, None) and None)
-        page.on("requestfailed", lambda request: self._pending.pop(request, None) and None)
+        page.on("request", lambda request: self._requested(page, request))
+        page.on("requestfinished", lambda request: self._ended(request))
+        page.on("requestfailed", lambda request: self._failed_to_load(page, request))
         page.on("response", lambda response: self._answered(page, response))
+        page.on("framenavigated", lambda frame: self._navigations.clear() if frame == self.page.main_frame else None)
 
-    def _started(self, page: Any, request: Any) -> None:
-        if page is self.page and request.resource_type in ("document", "xhr", "fetch"):
+    def _requested(self, page: Any, request: Any) -> None:
+        if page is not self.page:
+            return
+        if _is_navigation(page, request):
+            self._navigations[request] = time.monotonic()
+        elif request.resource_type in ("document", "xhr", "fetch"):
             self._pending[request] = time.monotonic()
 
+    def _ended(self, request: Any) -> None:
+        self._pending.pop(request, None)
+        self._navigations.pop(request, None)
+
+    def _failed_to_load(self, page: Any, request: Any) -> None:
+        self._ended(request)
+        if page is self.page and _is_navigation(page, request) and (reason := request.failure or "") != "net::ERR_ABORTED":
+            self.notes.append(f"{request.url[:200]} could not be reached ({reason.removeprefix('net::')})")
+
     def _answered(self, page: Any, response: Any) -> None:
-        if page is not self.page or response.status < 400:
-            return
-        request = response.request
-        if request.resource_type == "document" and request.is_navigation_request() and request.frame == page.main_frame:
+        if page is self.page and response.status >= 400 and _is_navigation(page, response.request):
             self.notes.append(f"the server answered HTTP {response.status} {response.status_text}".rstrip())
 
     # What the subclass gives: sync values or awaitables.
@@ -114,11 +131,19 @@ class LiveDigest:
     def _quiet(self) -> Any:
         raise NotImplementedError
 
+    def _stop_loading(self) -> Any:
+        raise NotImplementedError
+
     # Page logic.
+
+    @property
+    def _action_ms(self) -> float:
+        return min(ACTION_TIMEOUT_S, self.timeout_s) * 1000
 
     def _observe(self, action: Action | None) -> Steps[Observation]:
         if action is None and self._failed is not None:
             action = self._failed
+        yield from self._arrive()
         snapshot = yield self._capture()
         self._failed = None
         tree = AXTree.from_snapshot(snapshot)
@@ -139,7 +164,7 @@ class LiveDigest:
         trace = {**observation.trace, "notes": tuple(fresh), "body": observation.text}
         if not fresh:
             return replace(observation, trace=trace)
-        lines = [f"NOTE {_one_line(note)}" for note in fresh]
+        lines = [f"NOTE {plain_text(note)}" for note in fresh]
         added = self.method.counter.count("\n".join(lines) + "\n")
         usage = replace(observation.usage, tokens=observation.usage.tokens + added)
         return replace(observation, text="\n".join([*lines, observation.text]), usage=usage, trace=trace)
@@ -164,6 +189,13 @@ class LiveDigest:
         try:
             yield from steps
         except Error as error:
+            if self.page.is_closed():
+                yield from self._settle()  # another tab may go on
+                return (yield from self._observe(action))
+            if _SENT in str(error):  # and what it set off takes long
+                if _HANDLED in str(error):
+                    yield from self._settle()
+                return (yield from self._observe(action))
             reason = _reason(str(error), action.target or "")
             self._failed = replace(action, error=reason)
             raise ActionFailed(reason, element_id=action.target or "") from error
@@ -193,30 +225,52 @@ class LiveDigest:
             while self._busy(started):
                 yield self.page.wait_for_timeout(40)
             for _ in range(2):  # a late navigation ends the first rest
-                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
+                yield from self._arrive()
+                yield from self._load()
                 if (yield self._quiet()):
                     break
         except Error as error:
             if self.page.is_closed():
-                raise ActionFailed("the page was closed by this action") from error
+                raise ActionFailed("this closed the page") from error
             # A page that never rests is observed as it is; the capture has a deadline of its own.
 
     def _busy(self, started: float) -> bool:
-        now = time.monotonic()
-        for request in [request for request, since in self._pending.items() if now - since > NAVIGATION_LIMIT_S]:
-            del self._pending[request]
-        kinds = {request.resource_type for request, since in self._pending.items() if since >= started - 5.0}
-        return ("document" in kinds and now - started < NAVIGATION_LIMIT_S) or (bool(kinds) and now - started < REQUEST_LIMIT_S)
+        """Whether the page waits for data that it asked for lately."""
+        recent = any(since >= started - ACTION_TIMEOUT_S for since in self._pending.values())
+        return not self._navigations and recent and time.monotonic() - started < REQUEST_LIMIT_S
+
+    def _arrive(self) -> Steps[None]:
+        """Wait for the answer to a navigation; without one in time it is given up, for nothing can be read meanwhile."""
+        while self._navigations:
+            request, since = next(iter(self._navigations.items()))
+            if time.monotonic() - since > self.timeout_s:
+                yield self._stop_loading()
+                self._navigations.clear()
+                self.notes.append(f"{request.url[:200]} did not answer within {self.timeout_s:g} s; the page stays where it was")
+            else:
+                yield self.page.wait_for_timeout(40)
+
+    def _load(self) -> Steps[None]:
+        """Wait until the document is there, the first time at an address for long."""
+        from playwright.async_api import TimeoutError
+
+        limit_s = 1.0 if self._endless == self.page.url else self.timeout_s * LOADING_SHARE
+        try:
+            yield self.page.wait_for_load_state("domcontentloaded", timeout=limit_s * 1000)
+        except TimeoutError:
+            if self._endless != self.page.url:
+                self._endless = self.page.url
+                self.notes.append(f"still loading after {limit_s:g} s; read as it is now")
 
     def _click(self, element_id: str | int) -> Steps[Observation]:
         def perform(element: Any) -> Steps[None]:
-            yield element.click(timeout=ACTION_TIMEOUT_S * 1000)
+            yield element.click(timeout=self._action_ms)
 
         return (yield from self._on_element(f"click({str(element_id)!r})", element_id, perform))
 
     def _fill(self, element_id: str | int, text: str) -> Steps[Observation]:
         def perform(element: Any) -> Steps[None]:
-            yield element.fill(text, timeout=ACTION_TIMEOUT_S * 1000)
+            yield element.fill(text, timeout=self._action_ms)
 
         return (yield from self._on_element(f"fill({str(element_id)!r}, {text!r})", element_id, perform))
 
@@ -229,9 +283,9 @@ class LiveDigest:
                 )
             labels, values = [name for name, _ in names], [value for _, value in names]
             if option in labels:
-                yield element.select_option(index=labels.index(option), timeout=ACTION_TIMEOUT_S * 1000)
+                yield element.select_option(index=labels.index(option), timeout=self._action_ms)
             elif option in values:
-                yield element.select_option(value=option, timeout=ACTION_TIMEOUT_S * 1000)
+                yield element.select_option(value=option, timeout=self._action_ms)
             else:
                 known = ", ".join(repr(label[:40]) for label in labels[:12]) + (f" and {len(labels) - 12} more" if len(labels) > 12 else "")
                 raise ActionRefused(f"[{element_id}] has no option {option!r}; it has {known}", element_id=str(element_id))
@@ -242,7 +296,7 @@ class LiveDigest:
         if element_id is not None:
 
             def perform(element: Any) -> Steps[None]:
-                yield element.press(key, timeout=ACTION_TIMEOUT_S * 1000)
+                yield element.press(key, timeout=self._action_ms)
 
             return (yield from self._on_element(f"press({key!r}, {str(element_id)!r})", element_id, perform))
 
@@ -268,9 +322,14 @@ class LiveDigest:
         return (yield from self._performed(Action(f"scroll({direction!r})"), perform(None)))
 
     def _back(self) -> Steps[Observation]:
+        from playwright.async_api import TimeoutError
+
         def perform() -> Steps[None]:
             before = self.page.url
-            response = yield self.page.go_back(wait_until="commit", timeout=ACTION_TIMEOUT_S * 1000)
+            try:
+                response = yield self.page.go_back(wait_until="commit", timeout=self._action_ms)
+            except TimeoutError:
+                return  # the answer is waited for elsewhere
             if response is None and self.page.url == before:
                 self.notes.append("there is no earlier page in this tab")
 
@@ -291,6 +350,11 @@ class LiveDigest:
         return self._viewed(self.session.find(text, page=page))
 
 
+def _is_navigation(page: Any, request: Any) -> bool:
+    """Whether a request is for the page itself, not for a frame or for data."""
+    return bool(request.resource_type == "document" and request.is_navigation_request() and request.frame == page.main_frame)
+
+
 def _reason(message: str, element_id: str) -> str:
     """Playwright's call log as one line."""
     what = f"[{element_id}]" if element_id else "it"
@@ -308,8 +372,4 @@ def _reason(message: str, element_id: str) -> str:
     if "is not an <input>" in message or "cannot be filled" in message or "Cannot type" in message:
         return f"{what} is no text field"
     first = next((line for line in message.splitlines() if line.strip()), "the browser refused")
-    return f"{what} could not be used: {_one_line(first.split(': ', 1)[-1])[:160]}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return f"{what} could not be used: {plain_text(first.split(': ', 1)[-1])[:160]}"

@@ -69,6 +69,11 @@ class PlaywrightDigest(LiveDigest):
 
         return expose_element(self.page, key, name)
 
+    def _stop_loading(self) -> None:
+        from region4web.loading import stop_loading
+
+        stop_loading(self.page)
+
     def _quiet(self) -> bool:
         from region4web.loading import wait_until_quiet
 
@@ -123,6 +128,11 @@ class AsyncPlaywrightDigest(LiveDigest):
         from region4web.elements import expose_element_async
 
         return expose_element_async(self.page, key, name)
+
+    def _stop_loading(self) -> Awaitable[None]:
+        from region4web.loading import stop_loading_async
+
+        return stop_loading_async(self.page)
 
     def _quiet(self) -> Awaitable[bool]:
         from region4web.loading import wait_until_quiet_async

@@ -7,13 +7,15 @@ as notes. A page that may not be read is left.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pagedigest.integrations.acting import ActionRefused
+from pagedigest.integrations.acting import ActionFailed, ActionRefused
 from pagedigest.integrations.addresses import AddressPolicy
-from pagedigest.integrations.live_digest import Steps
+from pagedigest.integrations.live_digest import REQUEST_LIMIT_S, Steps
 from pagedigest.integrations.playwright import AsyncPlaywrightDigest
 from pagedigest.observation import Action, Observation
 from pagedigest.session import PageDigest
@@ -26,8 +28,9 @@ class TabbedDigest(AsyncPlaywrightDigest):
 
     def __init__(self, page: Any, task: str, *, method: PageDigest, timeout_s: float, policy: AddressPolicy, downloads: Path) -> None:
         self.policy, self.downloads = policy, downloads
-        self.accept_dialog = False
+        self._dialog_answer: str | None = None
         self.new_tabs: list[Any] = []
+        self.crashed: set[Any] = set()
         self.saved: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
         super().__init__(page, task, method=method, timeout_s=timeout_s)
@@ -36,6 +39,7 @@ class TabbedDigest(AsyncPlaywrightDigest):
         fresh = id(page) not in self._attached
         super().attach(page)
         if fresh:
+            page.on("crash", lambda _: self.crashed.add(page))
             page.on("dialog", lambda dialog: self._soon(self._answer(dialog)))
             page.on("download", lambda download: self._soon(self._save(download)))
 
@@ -51,29 +55,53 @@ class TabbedDigest(AsyncPlaywrightDigest):
         self.attach(page)
         self.page = current
 
+    @contextlib.contextmanager
+    def answering(self, text: str | None) -> Iterator[None]:
+        """Accept dialogs meanwhile, prompts with `text` ('': their own default); None: they are dismissed."""
+        self._dialog_answer = text
+        try:
+            yield
+        finally:
+            self._dialog_answer = None
+
     async def after(self, action: Action) -> Observation:
         """Settle and observe, after something that was done to the page directly."""
         await self.settle()
         return await self.observe(last_action=action)
 
     def _settle(self) -> Steps[None]:
-        from playwright.async_api import Error
-
         try:
             yield from super()._settle()
-        finally:
-            open_tabs = [page for page in self.new_tabs if not page.is_closed()]
-            self.new_tabs.clear()
+        except ActionFailed as error:
+            if not self.leave_closed_tab():
+                raise ActionFailed("this closed the only tab: open an address to go on") from error
+        yield self._finish_downloads()
+        open_tabs = [page for page in self.new_tabs if not page.is_closed()]
+        self.new_tabs.clear()
         if open_tabs:
             self.attach(open_tabs[-1])
-            pages = [page for page in self.page.context.pages if not page.is_closed()]
-            self.notes.append(f"a new tab opened; this is tab {pages.index(self.page) + 1} of {len(pages)}")
-            try:
-                yield self.page.wait_for_load_state("domcontentloaded", timeout=self.timeout_s * 600)
-            except Error:
-                self.notes.append("the new tab is still loading")
+            self.notes.append(f"a new tab opened; this is {self._position()}")
             yield from super()._settle()
         yield self._stay_where_allowed()
+
+    def leave_closed_tab(self) -> bool:
+        """Go from a tab that was closed to the last one that is open; whether there is one."""
+        if pages := self._open_pages():
+            self.attach(pages[-1])
+            self.notes.append(f"the tab closed; this is {self._position()}")
+        return bool(pages)
+
+    def _open_pages(self) -> list[Any]:
+        return [page for page in self.page.context.pages if not page.is_closed()]
+
+    def _position(self) -> str:
+        pages = self._open_pages()
+        return f"tab {pages.index(self.page) + 1} of {len(pages)}"
+
+    async def _finish_downloads(self) -> None:
+        """Small downloads are told with the action that began them."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=REQUEST_LIMIT_S)
 
     async def _stay_where_allowed(self) -> None:
         """A redirect may end where the page itself could not lead: leave it unread."""
@@ -87,12 +115,14 @@ class TabbedDigest(AsyncPlaywrightDigest):
         from playwright.async_api import Error
 
         kind, text = dialog.type, " ".join(dialog.message.split())[:300]
-        accepted = self.accept_dialog or kind == "beforeunload"
+        accepted = self._dialog_answer is not None or kind == "beforeunload"
+        answer = (self._dialog_answer or dialog.default_value) if kind == "prompt" else ""
         try:
-            await (dialog.accept() if accepted else dialog.dismiss())
+            await (dialog.accept(answer) if accepted else dialog.dismiss())
         except Error:
             return  # the page went away with it
-        self.notes.append(f"dialog {kind} {text!r} was {'accepted' if accepted else 'dismissed'}")
+        with_answer = f" with {answer!r}" if accepted and kind == "prompt" else ""
+        self.notes.append(f"dialog {kind}{f' {text!r}' if text else ''} was {'accepted' if accepted else 'dismissed'}{with_answer}")
 
     async def _save(self, download: Any) -> None:
         from playwright.async_api import Error
