@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
+from pagedigest.cli_options import abstractor_option, json_option, segmenter_option
 from region4web.cli import run_command
 
 __all__ = ["commands", "main"]
@@ -43,8 +44,8 @@ def commands() -> None:
 @click.option(
     "--model", metavar="NAME", help="Language model of --selector llm: openai:MODEL@BASE_URL, transformers:FOLDER or recorded:FILE."
 )
-@click.option("--segmenter", metavar="NAME", default="best", show_default=True, help="How the page is cut: a name or a weights folder.")
-@click.option("--abstractor", metavar="NAME", default="embedded", show_default=True, help="What writes purposes and states.")
+@segmenter_option
+@abstractor_option
 @click.option(
     "--timeout",
     "timeout_s",
@@ -54,7 +55,8 @@ def commands() -> None:
     show_default=True,
     help="Deadline for capturing a page.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--fence", "with_fence", is_flag=True, help="Put the text, which comes from the web, between markers with a nonce; they count in the budget.")  # fmt: skip
+@json_option
 def observe(
     page: str,
     task: str,
@@ -64,22 +66,40 @@ def observe(
     segmenter: str,
     abstractor: str,
     timeout_s: float,
+    with_fence: bool,
     as_json: bool,
 ) -> None:
     """Print the digest of a page. INPUT is a web address, an .html file or a saved snapshot (.json, .json.gz)."""
+    from pagedigest.budgets import SMALLEST_BUDGET
     from pagedigest.evaluation.systems import default_parts
+    from pagedigest.fence import fenced
     from pagedigest.selection import HybridSelector, LLMSelector
     from pagedigest.session import PageDigest
+    from pagedigest.tokens import default_counter
     from region4web.axtree import AXTree
     from region4web.inputs import read_page
+    from region4web.render import plain_text
 
     parts = default_parts(segmenter, abstractor, _language_model(model, needed=selector == "llm"))
     chooser = HybridSelector() if parts.model is None else LLMSelector(parts.model)
     tree = AXTree.from_snapshot(read_page(page, timeout_s=timeout_s))
-    session = PageDigest(parts.segmenter, parts.abstractor, chooser, budget_tokens=budget_tokens).start(task)
+    counter = default_counter()
+    notes = [f"NOTE {plain_text(note)[:200]}" for note in tree.notes]
+
+    def around(text: str) -> str:
+        whole = "\n".join([*notes, text])
+        return fenced(whole) if with_fence else whole
+
+    room = None
+    if budget_tokens is not None:
+        if notes and budget_tokens - counter.count(around("")) < SMALLEST_BUDGET:
+            notes.clear()
+        room = budget_tokens - counter.count(around("\n"))
+    session = PageDigest(parts.segmenter, parts.abstractor, chooser, budget_tokens=room).start(task)
     observation = session.observe(tree)
+    text = around(observation.text)
     if not as_json:
-        click.echo(observation.text)
+        click.echo(text)
         return
     region_map = session.page.region_map
     opened = set(observation.trace["open"])
@@ -87,8 +107,8 @@ def observe(
     click.echo(
         json.dumps(
             {
-                "text": observation.text,
-                "tokens": usage.tokens,
+                "text": text,
+                "tokens": counter.count(text),
                 "full_tokens": usage.full_tokens,
                 "shown": list(observation.shown),
                 "regions": [
@@ -115,16 +135,32 @@ def observe(
     )
 
 
+class _Length(click.ParamType[int | str]):
+    """A number of tokens, or `natural`."""
+
+    name = "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        return "natural" if value == "natural" else _BUDGET.convert(value, param, ctx)
+
+
 @commands.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--modules", "names", metavar="A,B,...", default="pagedigest", show_default=True, help="Observation methods, by name.")
+@click.option(
+    "--modules",
+    "names",
+    metavar="A,B,...",
+    default="pagedigest",
+    show_default=True,
+    help="Observation methods, by name; llm-free: all without a model.",
+)
 @click.option(
     "--budget",
     "budgets",
     metavar="N",
-    type=_BUDGET,
+    type=_Length(),
     multiple=True,
-    help="Tokens that every method is cut or grown to; may be given several times. Without it: natural length.",
+    help="Tokens that every method is cut or grown to, or 'natural'; may be given several times. Without it: natural length.",
 )
 @click.option(
     "--model",
@@ -132,21 +168,31 @@ def observe(
     help="Language model of the methods that ask one: openai:MODEL@BASE_URL, transformers:FOLDER or recorded:FILE.",
 )
 @click.option("--record", type=click.Path(path_type=Path), help="Keep the model's answers in this file, and answer from it what it holds.")
-@click.option("--segmenter", metavar="NAME", default="best", show_default=True, help="How pages are cut: a name or a weights folder.")
-@click.option("--abstractor", metavar="NAME", default="embedded", show_default=True, help="What writes purposes and states.")
+@segmenter_option
+@abstractor_option
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the work.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option(
+    "--out",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write tables, CSV, JSON and the plot here, and go on from what an interrupted call left here.",
+)
 @click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write one row a method and step here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Write recall against tokens here (.png, .pdf, .svg).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def replay(
     files: tuple[Path, ...],
     names: str,
-    budgets: tuple[int, ...],
+    budgets: tuple[int | str, ...],
     model: str | None,
     record: Path | None,
     segmenter: str,
     abstractor: str,
+    workers: int,
     seed: int,
+    folder: Path | None,
     csv_path: Path | None,
     plot_path: Path | None,
     as_json: bool,
@@ -154,12 +200,18 @@ def replay(
     """Show methods recorded steps; count how often the needed element is shown, and the tokens. FILE is JSON lines, plain or gzipped."""
     from tqdm import tqdm
 
-    from pagedigest.evaluation.replay import replay as replay_steps
-    from pagedigest.evaluation.report import ReplayRun, replay_json, results_csv, summary_table, write_plot
-    from pagedigest.evaluation.steps import count_steps, read_steps
-    from pagedigest.evaluation.systems import default_parts, system_by_name
+    from pagedigest.evaluation.comparison import Comparison, compare
+    from pagedigest.evaluation.held_out import HeldOutSelector
+    from pagedigest.evaluation.report import replay_json, results_csv, summary_table, write_plot
+    from pagedigest.evaluation.steps import count_steps
+    from pagedigest.evaluation.systems import LLM_FREE
+    from pagedigest.evaluation.tables import write_folder
 
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    asked = [name.strip().replace("-", "_") for name in names.split(",") if name.strip()]
+    wanted = list(dict.fromkeys(name for given in asked for name in (LLM_FREE if given == "llm_free" else (given,))))
+    if "pagedigest_held_out" not in asked and "pagedigest_held_out" in wanted and not HeldOutSelector().available:
+        wanted.remove("pagedigest_held_out")
+        click.echo("pagedigest_held_out is left out: no rankers of folds beside the weights (python -m training.train_selection)", err=True)
     if not wanted:
         raise click.UsageError("--modules needs at least one name")
     if record is not None and model is None:
@@ -170,17 +222,14 @@ def replay(
     total = count_steps(files)
     if not total:
         raise ValueError(f"{', '.join(map(str, files))}: no steps")
-    parts = default_parts(segmenter, abstractor, _language_model(model, needed=False, record=record))
-    levels: list[int | None] = list(dict.fromkeys(budgets)) or [None]
-    systems = {(name, budget): system_by_name(name, parts, budget_tokens=budget) for budget in levels for name in wanted}
-    keys = {f"{name}@{budget}": (name, budget) for name, budget in systems}
+    lengths = [None if length == "natural" else int(length) for length in budgets] or [None]
+    comparison = Comparison(
+        tuple(wanted), tuple(dict.fromkeys(lengths)), segmenter, abstractor, model or "", "" if record is None else str(record)
+    )
     with tqdm(total=total, unit="step", file=sys.stderr, disable=None, leave=False) as progress:
-        found = replay_steps(
-            {key: systems[pair] for key, pair in keys.items()},
-            read_steps(files),
-            on_episode=lambda episode: progress.update(len(episode)) and None,
-        )
-    runs = [ReplayRun(budget, {name: found[f"{name}@{budget}"] for name in wanted}) for budget in levels]
+        runs = compare(comparison, files, folder, workers=workers, on_steps=lambda count: progress.update(count) and None)
+    if folder is not None:
+        write_folder(runs, folder, seed=seed)
     if csv_path is not None:
         csv_path.write_text(results_csv(runs), encoding="utf-8")
     if plot_path is not None:
@@ -188,16 +237,15 @@ def replay(
     click.echo(json.dumps(replay_json(runs, seed=seed)) if as_json else summary_table(runs, seed=seed))
 
 
-def _language_model(name: str | None, *, needed: bool, record: Path | None = None) -> Any:
-    """The model of that name, with its answers kept in `record`; None without a name. Raises click.UsageError when it is needed."""
-    from region4web.language_models import RecordedModel, language_model_by_name
+def _language_model(name: str | None, *, needed: bool) -> Any:
+    """The model of that name; None without a name. Raises click.UsageError when it is needed."""
+    from region4web.language_models import language_model_by_name
 
     if name is None:
         if needed:
             raise click.UsageError("--selector llm needs --model, as openai:MODEL@BASE_URL")
         return None
-    model = language_model_by_name(name)
-    return model if record is None else RecordedModel(record, model)
+    return language_model_by_name(name)
 
 
 def _add_commands_from(module: str) -> None:

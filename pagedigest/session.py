@@ -53,7 +53,8 @@ class PageDigest:
             raise ValueError(f"layout must be 'in_place' or 'append', found {layout!r}")
         self.segmenter, self.abstractor, self.selector = segmenter, abstractor, selector
         self.budget_tokens, self.layout, self.store = budget_tokens, layout, store
-        self.counter = LineCounter(counter if counter is not None else default_counter())
+        counted = counter if counter is not None else default_counter()
+        self.counter = counted if isinstance(counted, LineCounter) else LineCounter(counted)
 
     def start(self, task: str) -> DigestSession:
         """Open an episode."""
@@ -189,11 +190,12 @@ class DigestSession:
         with self._stage("render"):
             if not event.stays:
                 return self._layout.opened(page)
-            text = self._layout.continued(page, step=self._step)
+            text = None if page.was_unblocked else self._layout.continued(page, step=self._step)
         if text is not None:
             return text
         self._counts["shown_anew"] += 1
-        self._enter(page.tree, "; ".join(part for part in (page.note, "shown anew: much has changed since the page was opened") if part))
+        reason = "what covered it is closed" if page.was_unblocked else "much has changed since the page was opened"
+        self._enter(page.tree, "; ".join(part for part in (page.note, f"shown anew: {reason}") if part))
         self.page.urgent, self.page.fresh = page.appeared()
         with self._stage("render"):
             return self._layout.opened(self.page)

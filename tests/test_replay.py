@@ -18,11 +18,12 @@ from pagedigest.evaluation.statistics import StepResult, paired_difference, summ
 from pagedigest.evaluation.steps import count_steps, read_steps
 from pagedigest.evaluation.systems import LLM_FREE, SYSTEM_NAMES, Parts, system_by_name
 from pagedigest.modules.bm25 import BM25Chunks, bm25_scores
+from pagedigest.modules.budgeted import GROWN_HEADER, Budgeted
 from pagedigest.modules.embedding import EmbeddingChunks, endpoint_embeddings
 from pagedigest.modules.full_tree import FullTree
 from pagedigest.modules.interactive_only import InteractiveOnly
-from pagedigest.modules.truncation import Truncated, Truncation
-from pagedigest.observation import Action, Observation
+from pagedigest.modules.truncation import Truncation
+from pagedigest.observation import Action, Observation, Usage
 from pagedigest.tokens import UpperEstimateCounter
 from region4web.axtree import AXTree
 from region4web.errors import LanguageModelError
@@ -56,7 +57,7 @@ def write(path: Path, *steps: dict[str, object]) -> Path:
 
 
 def result(found: bool | None, *, episode: str = "e", number: int = 0, tokens: int = 100) -> StepResult:
-    return StepResult("s", "site", "", episode, number, found, False, False, tokens, 400, 7, 2.0, None)
+    return StepResult("s", "site", "", "other", episode, number, found, False, False, tokens, 400, 7, 2.0, None)
 
 
 def test_full_tree_shows_everything_and_truncation_the_first_lines(tmp_path: Path) -> None:
@@ -222,12 +223,25 @@ def test_interactive_only_leaves_out_texts_addresses_and_indentation() -> None:
 
 
 def test_any_method_can_be_cut_to_a_budget_and_shows_only_what_is_left() -> None:
-    observation = Truncated(FullTree(COUNTER), 100, COUNTER).start("x").observe(AXTree.from_text(TEXT))
+    observation = Budgeted(FullTree(COUNTER), 100, COUNTER).start("x").observe(AXTree.from_text(TEXT))
     assert observation.usage.tokens == COUNTER.count(observation.text) <= 100
     assert 0 < len(observation.shown) < 12
     assert all(f"[{key}]" in observation.text for key in observation.shown)
     assert observation.usage.counts["truncated"] == 1
-    assert Truncated(FullTree(COUNTER), 10**6, COUNTER).start("x").observe(AXTree.from_text(TEXT)).text.endswith("StaticText 'Thanks'")
+
+
+def test_a_method_shorter_than_the_budget_grows_by_controls_from_the_top_and_then_by_texts() -> None:
+    says_little = SimpleNamespace(name="little", start=lambda task: SimpleNamespace(observe=lambda tree, *, last_action=None: little))
+    little = Observation("[90] button 'Pay now'", ("90",), Usage(tokens=COUNTER.count("[90] button 'Pay now'")))
+    tree = AXTree.from_text(TEXT)
+    some = Budgeted(says_little, 200, COUNTER).start("x").observe(tree)
+    assert some.usage.tokens == COUNTER.count(some.text) <= 200
+    assert some.text.startswith(f"[90] button 'Pay now'\n{GROWN_HEADER}\n[1] link 'Item 1'\n[2] link")
+    assert some.shown[:3] == ("90", "1", "2")
+    assert len(some.shown) == len(set(some.shown)) == some.usage.counts["grown_lines"] + 1 < 40
+    every = Budgeted(says_little, 10**5, COUNTER).start("x").observe(tree)
+    assert set(every.shown) == {str(k) for k in range(1, 60)} | {"90"}
+    assert every.text.endswith("StaticText 'Thanks'")
 
 
 class PlainPurposes:
@@ -237,7 +251,7 @@ class PlainPurposes:
         return tuple(Abstraction(f"Part {k}", "") for k in range(len(partition)))
 
 
-@pytest.mark.parametrize("name", [name for name in LLM_FREE if name not in ("embedding", "pagedigest_minilm")])
+@pytest.mark.parametrize("name", [name for name in LLM_FREE if name not in ("embedding", "pagedigest_minilm", "pagedigest_held_out")])
 def test_every_method_without_a_model_keeps_an_equal_budget(name: str, tmp_path: Path) -> None:
     parts = Parts(segmenter_by_name("landmarks"), PlainPurposes())
     steps = list(read_steps([write(tmp_path / "a.jsonl", step(0, "90"), step(1, "90"))]))

@@ -1,12 +1,15 @@
 """Web$hell: pages compiled to addressable objects, from trees and from HTML, and the operations over them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from pagedigest.modules.webshell import WebShell, compile_axtree, compile_html
 from pagedigest.observation import Action
+from pagedigest.store import PageStore
 from region4web.axtree import AXTree
+from region4web.snapshot import load_snapshot
 
 PAGE = """RootWebArea 'Orders', url='http://shop.example/orders'
 \t[1] navigation 'Main'
@@ -95,11 +98,33 @@ def test_a_change_on_the_page_is_reported_and_the_earlier_state_stays_readable(t
 
 
 def test_another_address_is_another_page_and_the_oldest_states_go_first(tree):
-    session = WebShell(kept_states=2).start("t")
+    session = WebShell(PageStore(max_states=2)).start("t")
     for k in range(3):
         other = AXTree(tree.nodes, tree.parent, url=f"http://shop.example/{k}")
-        assert session.observe(other).text.startswith(f"PAGE p{k + 1}.s1")
-    assert "no object 'p1.s1'" in session.observe(other, last_action=Action("retrieve('p1.s1')")).text
+        assert session.observe(other).text.startswith(f"PAGE p{k + 1}.s{k + 1}")
+    assert "no object 'p1.s1'; the latest pages are p2.s2, p3.s3" in session.observe(other, last_action=Action("retrieve('p1.s1')")).text
+
+
+def test_pages_live_in_the_store_of_pagedigest_under_its_addresses(tree):
+    store = PageStore()
+    session = WebShell(store).start("t")
+    session.observe(tree)
+    session.observe(AXTree(tree.nodes, tree.parent, url="http://shop.example/2"))
+    assert store.addresses() == ("p1.s1", "p2.s2")
+    assert "[22] link '1002'" in store.read("p1.s1.R0")
+    assert store.search("ten years")[0].address == "p2.s2.R0"
+    assert store.state("p1").observation == compile_axtree(tree, "p1.s1").contents()
+
+
+def test_an_earlier_state_is_compiled_from_its_stored_text_to_the_same_objects():
+    captures = sorted((Path(__file__).parent.parent / "data/gold/captures").glob("*.json.gz"))
+    assert len(captures) > 6
+    for capture in captures[:: max(1, len(captures) // 6)]:
+        tree = AXTree.from_snapshot(load_snapshot(capture))
+        session = WebShell().start("t")
+        now = session.observe(tree).text
+        session.observe(AXTree.from_text("RootWebArea 'Elsewhere'", url="http://elsewhere.example/"))
+        assert session.observe(tree, last_action=Action("retrieve('p1.s1')")).text.startswith(now + "\n(")
 
 
 def test_a_long_text_is_stored_apart_and_read_by_range():

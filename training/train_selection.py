@@ -2,7 +2,8 @@
 
 Enters: step files (DESIGN "Files") whose targets say which node the next action needs; optionally a folder of labels, whose
 regions are then seen beside the predicted ones. Leaves: `selection.npz` and `selection.json` in the output folder, the
-latter with arguments, commit, checksums and the out-of-fold recall at several budgets. Folds are whole sites.
+latter with arguments, commit, checksums and the out-of-fold recall at several budgets; in `held_out/` the same for each fold,
+trained without its sites, and `sites.json`, which says where each site lies. Folds are whole sites.
 
     python -m training.train_selection STEPS... --labels DIR --out pagedigest/weights
 """
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagedigest.digest import compose_digest
+from pagedigest.evaluation.held_out import fold_folder, site_key
 from pagedigest.evaluation.replay import episodes
 from pagedigest.evaluation.steps import RecordedStep, read_steps
 from pagedigest.observation import Action
@@ -65,7 +67,7 @@ def samples(paths: Sequence[Path], segmenter: Segmenter, abstractor: Abstractor,
                 if last is None or last[0] != id(step.tree):
                     last = id(step.tree), _maps(step, segmenter, abstractor, labels)
                 features = tuple(node_features(region_map, step.task, tuple(actions)) for region_map in last[1])
-                yield Sample(step, target, _site(step), step.kind or step.source, tuple(actions), last[1], features)
+                yield Sample(step, target, site_key(step.tree.url), step.kind or step.source, tuple(actions), last[1], features)
             if (action := step.last_action()) is not None:
                 actions.append(action)
 
@@ -80,14 +82,6 @@ def _maps(step: RecordedStep, segmenter: Segmenter, abstractor: Abstractor, labe
         if found.is_file() and not (page := load_labels(found)).skip:
             maps.append(page.region_map(step.tree)[0])
     return tuple(maps)
-
-
-def _site(step: RecordedStep) -> str:
-    """Host; for local applications, which share one, the application's name in the capture."""
-    host = step.site.split(":")[0]
-    if host in ("127.0.0.1", "localhost") and step.capture:
-        return Path(step.capture).name.split("__")[0]
-    return host
 
 
 def site_folds(sites: Sequence[str], folds: int) -> list[int]:
@@ -203,22 +197,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     data = list(made)
     folds = site_folds([sample.site for sample in data], args.folds) if args.folds else []
+    held_out = args.out / "held_out"
+    settings = {key: str(value) for key, value in vars(args).items() if key not in ("steps", "labels", "out")}
+    checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in args.steps}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     found: dict[str, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for fold in range(args.folds):
         ranker = fit([sample for sample, k in zip(data, folds, strict=True) if k != fold], args)
+        ranker.save(fold_folder(held_out, fold), {"fold": fold, "arguments": settings, "steps": checksums, "commit": commit})
         for kind, by_budget in recall([sample for sample, k in zip(data, folds, strict=True) if k == fold], ranker, BUDGETS).items():
             for budget, hits in by_budget.items():
                 found[kind][budget] += hits
         print(f"fold {fold + 1} of {args.folds}, {time.time() - started:.0f} s", file=sys.stderr)
     out_of_fold = {kind: {str(budget): round(float(np.mean(hits)), 4) for budget, hits in by.items()} for kind, by in found.items()}
     description = {
-        "arguments": {key: str(value) for key, value in vars(args).items() if key not in ("steps", "labels", "out")},
-        "steps": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in args.steps},
+        "arguments": settings,
+        "steps": checksums,
         "samples": dict(Counter(sample.kind for sample in data)),
         "sites": len({sample.site for sample in data}),
-        "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip(),
+        "commit": commit,
         "out_of_fold_recall": out_of_fold,
     }
+    if folds:
+        sites = dict(sorted(zip((sample.site for sample in data), folds, strict=True)))
+        (held_out / "sites.json").write_text(json.dumps(sites, indent=1) + "\n", encoding="utf-8")
     fit(data, args).save(args.out, description)
     print(json.dumps(out_of_fold, indent=1))
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from pagedigest.evaluation.sharing import Spared
 from pagedigest.evaluation.statistics import StepResult
 from pagedigest.evaluation.steps import RecordedStep
 from pagedigest.observation import Observation, ObservationModule
 from region4web.axtree import AXTree
 
-__all__ = ["episodes", "replay"]
+__all__ = ["episode_results", "episodes", "replay"]
 
 Progress = Callable[[Sequence[RecordedStep]], None]
 
@@ -32,23 +33,25 @@ def replay(
 ) -> dict[str, list[StepResult]]:
     """Results by the names of `modules`, in the order of the steps."""
     results: dict[str, list[StepResult]] = {name: [] for name in modules}
+    spared = Spared()
     for episode in episodes(steps):
         for name, module in modules.items():
-            results[name] += _episode_results(module, episode)
+            results[name] += episode_results(module, episode, spared)
         if on_episode is not None:
             on_episode(episode)
     return results
 
 
-def _episode_results(module: ObservationModule, episode: Sequence[RecordedStep]) -> list[StepResult]:
+def episode_results(module: ObservationModule, episode: Sequence[RecordedStep], spared: Spared) -> list[StepResult]:
+    """One method on one episode. Time that shared parts spared it is counted as if it had been taken."""
     session = module.start(episode[0].task)
     results: list[StepResult] = []
     last: RecordedStep | None = None
     text = ""
     for step in episode:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), spared.ms
         observation = session.observe(step.tree, last_action=None if last is None else last.last_action())
-        ms = (time.perf_counter() - started) * 1000
+        ms = (time.perf_counter() - started) * 1000 + spared.ms - before
         results.append(_result(step, observation, ms, None if last is None else text))
         last, text = step, observation.text
     return results
@@ -61,6 +64,7 @@ def _result(step: RecordedStep, observation: Observation, ms: float, text_before
         source=step.source,
         site=step.site,
         kind=step.kind,
+        page_kind=step.page_kind,
         episode=f"{step.source}/{step.episode}",
         step=step.step,
         found=found,
@@ -69,8 +73,8 @@ def _result(step: RecordedStep, observation: Observation, ms: float, text_before
         tokens=usage.tokens,
         full_tokens=usage.full_tokens,
         auxiliary_tokens=sum(prompt + completion for prompt, completion in usage.auxiliary_tokens.values()),
-        ms=ms,
-        cacheable=None if text_before is None else _shared_start(text_before, observation.text),
+        ms=round(ms, 3),
+        cacheable=None if text_before is None else round(_shared_start(text_before, observation.text), 4),
         needed_open=_needed_open(step, observation),
         fallbacks=sum(count for event, count in usage.counts.items() if "fallback" in event),
     )
@@ -92,7 +96,10 @@ def _shared_start(before: str, now: str) -> float:
     """Part of `now` that repeats the start of `before`, by characters."""
     if not now:
         return 1.0
-    shared = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
+    shared, beyond = 0, min(len(before), len(now)) + 1
+    while beyond - shared > 1:  # `shared` characters are equal, `beyond` are not
+        middle = (shared + beyond) // 2
+        shared, beyond = (middle, beyond) if before[shared:middle] == now[shared:middle] else (shared, middle)
     return shared / len(now)
 
 

@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from pagedigest.evaluation.statistics import StepResult, Summary, paired_difference, summarise
+from pagedigest.evaluation.systems import OF_PAGEDIGEST
 
-__all__ = ["ReplayRun", "replay_json", "results_csv", "summary_table", "write_plot"]
+__all__ = ["GROUPS", "ReplayRun", "references", "replay_json", "results_csv", "summary_table", "write_plot"]
 
 GROUPS: Mapping[str, Callable[[StepResult], str]] = {
     "source": lambda result: result.source,
     "kind": lambda result: result.kind,
+    "page_kind": lambda result: result.page_kind,
     "site": lambda result: result.site,
 }
-REFERENCE = "pagedigest"
-"""Method that the others are compared with, where it is among them; else the first."""
+REFERENCES = ("pagedigest", "pagedigest_held_out")
+"""Methods that the others are compared with, where they are among them; else the first is."""
 
 
 @dataclass(frozen=True)
@@ -84,17 +86,22 @@ def _groups(run: ReplayRun) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _differences(run: ReplayRun, seed: int) -> dict[str, Any]:
-    """Recall of the reference less that of each other method, on the same steps."""
-    reference = REFERENCE if REFERENCE in run.results else next(iter(run.results))
+    """Recall of each reference less that of each other method, on the same steps."""
     out: dict[str, Any] = {}
-    for name, results in run.results.items():
-        if name == reference:
-            continue
-        found = paired_difference(run.results[reference], results, seed=seed)
-        if found is not None:
-            interval = None if found.interval is None else [round(value, 4) for value in found.interval]
-            out[f"{reference} - {name}"] = {"difference": round(found.difference, 4), "interval": interval, "steps": found.steps}
+    for reference in references(run):
+        for name, results in run.results.items():
+            if name == reference:
+                continue
+            found = paired_difference(run.results[reference], results, seed=seed)
+            if found is not None:
+                interval = None if found.interval is None else [round(value, 4) for value in found.interval]
+                out[f"{reference} - {name}"] = {"difference": round(found.difference, 4), "interval": interval, "steps": found.steps}
     return out
+
+
+def references(run: ReplayRun) -> tuple[str, ...]:
+    """Names of the methods that the others are compared with."""
+    return tuple(name for name in REFERENCES if name in run.results) or (next(iter(run.results)),)
 
 
 def summary_table(runs: Sequence[ReplayRun], *, seed: int = 0) -> str:
@@ -137,34 +144,55 @@ def results_csv(runs: Sequence[ReplayRun]) -> str:
 
 
 def write_plot(runs: Sequence[ReplayRun], path: Path, *, seed: int = 0) -> None:
-    """Recall against mean tokens, a line a method with its intervals, natural lengths as single marks. Needs matplotlib."""
+    """Recall against mean tokens, a line a method with its intervals, natural lengths as single marks. Needs matplotlib.
+
+    PageDigest with what was taken out of it stands in a panel of its own, beside the other methods.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7.5, 5))
-    for name in runs[0].results:
-        points = []
-        for run in runs:
-            summary = summarise(run.results[name], seed=seed)
-            if summary.target_recall is not None:
-                points.append((summary.tokens_mean, summary.target_recall, summary.target_recall_interval, run.budget_tokens))
-        budgeted = [point for point in points if point[3] is not None]
-        natural = [point for point in points if point[3] is None]
-        (line,) = axes.plot(
-            [p[0] for p in budgeted], [p[1] for p in budgeted], marker="o", label=name, linewidth=2.4 if name == REFERENCE else 1.2
-        )
-        for tokens, _, interval, _ in budgeted:
-            if interval is not None:
-                axes.plot([tokens, tokens], interval, color=line.get_color(), alpha=0.4)
-        axes.plot([p[0] for p in natural], [p[1] for p in natural], marker="*", markersize=11, linestyle="", color=line.get_color())
-    axes.set_xscale("log")
-    axes.set_xlabel("tokens of the observation, mean over steps")
-    axes.set_ylabel("steps whose needed element is shown")
-    axes.set_ylim(0, 1.02)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    names = list(runs[0].results)
+    own = [name for name in names if name in OF_PAGEDIGEST]
+    ablated = [name for name in own if name not in REFERENCES]
+    panels = [[name for name in names if name not in ablated], own] if ablated and len(own) < len(names) else [names]
+    figure, row = pyplot.subplots(1, len(panels), figsize=(6.2 * len(panels), 4.6), sharey=True, squeeze=False)
+    for axes, members in zip(row[0], panels, strict=True):
+        for name in members:
+            _draw(axes, name, runs, seed)
+        axes.set_xscale("log")
+        axes.set_xlabel("tokens of the observation, mean over steps")
+        axes.set_ylim(0, 1.02)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=7)
+    row[0][0].set_ylabel("steps whose needed element is shown")
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
     pyplot.close(figure)
+
+
+def _draw(axes: Any, name: str, runs: Sequence[ReplayRun], seed: int) -> None:
+    points = [(run.budget_tokens, summarise(run.results[name], seed=seed)) for run in runs]
+    known = [(budget, summary) for budget, summary in points if summary.target_recall is not None]
+    at_budget = [summary for budget, summary in known if budget is not None]
+    natural = [summary for budget, summary in known if budget is None]
+    (line,) = axes.plot(
+        [s.tokens_mean for s in at_budget],
+        [s.target_recall for s in at_budget],
+        marker="o",
+        markersize=4,
+        label=name,
+        linewidth=2.4 if name in REFERENCES else 1.2,
+    )
+    for summary in at_budget:
+        if summary.target_recall_interval is not None:
+            axes.plot([summary.tokens_mean] * 2, summary.target_recall_interval, color=line.get_color(), alpha=0.4)
+    axes.plot(
+        [s.tokens_mean for s in natural],
+        [s.target_recall for s in natural],
+        marker="*",
+        markersize=10,
+        linestyle="",
+        color=line.get_color(),
+    )

@@ -21,13 +21,15 @@ CONFIDENCE = 0.95
 class StepResult:
     """What one method gave at one step. `found` None: the step has no target.
 
-    `cacheable` is the part of the text that repeats the start of the step before it in its episode, None at the first;
-    `mapped`: the target was dropped by preprocessing and its nearest kept element counts; `needed_open` whether a needed region is open, None when not known.
+    `kind` is the step file's own, `page_kind` what the page is by its roles. `cacheable` is the part of the text that repeats
+    the start of the step before it in its episode, None at the first; `mapped`: the target was dropped by preprocessing and
+    its nearest kept element counts; `needed_open` whether a needed region is open, None when not known.
     """
 
     source: str
     site: str
     kind: str
+    page_kind: str
     episode: str
     step: int
     found: bool | None
@@ -73,8 +75,8 @@ class PairedDifference:
     steps: int
 
 
-def summarise(results: Sequence[StepResult], *, seed: int = 0) -> Summary:
-    """Raises ValueError when there is nothing to sum up."""
+def summarise(results: Sequence[StepResult], *, seed: int | None = 0) -> Summary:
+    """`seed` None: without intervals. Raises ValueError when there is nothing to sum up."""
     if not results:
         raise ValueError("no steps to summarise")
     found = [result for result in results if result.found is not None]
@@ -101,7 +103,7 @@ def summarise(results: Sequence[StepResult], *, seed: int = 0) -> Summary:
     )
 
 
-def paired_difference(first: Sequence[StepResult], second: Sequence[StepResult], *, seed: int = 0) -> PairedDifference | None:
+def paired_difference(first: Sequence[StepResult], second: Sequence[StepResult], *, seed: int | None = 0) -> PairedDifference | None:
     """None when the two have no step with a target in common."""
     other = {(result.source, result.episode, result.step): result.found for result in second if result.found is not None}
     pairs = [
@@ -114,8 +116,10 @@ def paired_difference(first: Sequence[StepResult], second: Sequence[StepResult],
     return PairedDifference(float(np.mean([value for _, value in pairs])), _interval(pairs, seed), len(pairs))
 
 
-def _interval(values: Sequence[tuple[str, float]], seed: int) -> tuple[float, float] | None:
+def _interval(values: Sequence[tuple[str, float]], seed: int | None) -> tuple[float, float] | None:
     """Percentile interval of the mean, episodes resampled."""
+    if seed is None:
+        return None
     from scipy.stats import bootstrap
 
     sums: dict[str, list[float]] = {}

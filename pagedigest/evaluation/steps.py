@@ -11,10 +11,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+from pagedigest.modules.ash import page_kind
 from pagedigest.observation import Action
 from region4web.axtree import AXTree
 from region4web.errors import SnapshotError
@@ -47,6 +49,11 @@ class RecordedStep:
     def site(self) -> str:
         """Host of the page; a port tells local applications apart."""
         return urlsplit(self.url or self.tree.url).netloc or self.source
+
+    @cached_property
+    def page_kind(self) -> str:
+        """`results`, `item`, `form` or `other`, by the roles on the page."""
+        return page_kind(self.tree)
 
     def last_action(self) -> Action | None:
         """The action as the next step's `last_action`."""

@@ -16,7 +16,7 @@ from pagedigest.tokens import TokenCounter, default_counter
 from region4web.axtree import AXNode, AXTree
 from region4web.render import node_line
 
-__all__ = ["INTERACTIVE_ROLES", "InteractiveOnly"]
+__all__ = ["INTERACTIVE_ROLES", "InteractiveOnly", "is_interactive"]
 
 INTERACTIVE_ROLES = frozenset(
     "link button textbox searchbox combobox listbox option checkbox radio switch slider spinbutton menuitem menuitemcheckbox menuitemradio tab treeitem "
@@ -38,7 +38,7 @@ class InteractiveOnly:
     def observe(self, tree: AXTree, *, last_action: Action | None = None) -> Observation:
         started = time.perf_counter()
         full_tokens = self.counter.count("\n".join(tree_lines(tree).text))
-        nodes = [node for node in tree.nodes if _is_interactive(node)]
+        nodes = [node for node in tree.nodes if is_interactive(node)]
         lines = [node_line(replace(node, url=None)) for node in nodes]
         if self.budget_tokens is None:
             text, kept = "\n".join(lines), len(lines)
@@ -48,5 +48,6 @@ class InteractiveOnly:
         return Observation(text, tuple(node.id for node in nodes[:kept]), usage)
 
 
-def _is_interactive(node: AXNode) -> bool:
+def is_interactive(node: AXNode) -> bool:
+    """Whether an agent can act on the element."""
     return node.addressable and (node.role in INTERACTIVE_ROLES or node.clickable)

@@ -1,24 +1,21 @@
 """Bottom truncation: the first lines of the tree that fit (the baseline of FocusAgent, section 4).
 
 Enters: a tree. Leaves: its text from the top, whole lines, at most `budget_tokens`, the last line saying how many were
-left out. `Truncated` cuts any other method's text in the same way, so that all can be compared at one budget.
+left out.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pagedigest.modules.lines import TreeLines, tree_lines
-from pagedigest.observation import Action, Observation, ObservationModule, ObservationSession, Usage
+from pagedigest.observation import Action, Observation, Usage
 from pagedigest.tokens import TokenCounter, default_counter
 from region4web.axtree import AXTree
 
-__all__ = ["Truncated", "Truncation", "fitting_lines"]
-
-_ID = re.compile(r"\[([^\[\]\s]+)\]")
+__all__ = ["Truncation", "fitting_lines"]
 
 
 def fitting_lines(lines: Sequence[str], counter: TokenCounter, budget_tokens: int) -> tuple[str, int]:
@@ -62,35 +59,3 @@ class Truncation:
         full_tokens = self.counter.count("\n".join(lines.text))
         usage = Usage(self.counter.count(text), full_tokens, ms={"render": (time.perf_counter() - started) * 1000})
         return Observation(text, lines.shown(range(kept)), usage)
-
-
-@dataclass(frozen=True)
-class Truncated:
-    """Another method whose text is cut at the bottom to the budget."""
-
-    module: ObservationModule
-    budget_tokens: int
-    counter: TokenCounter = field(default_factory=default_counter)
-
-    @property
-    def name(self) -> str:
-        return self.module.name
-
-    def start(self, task: str) -> _TruncatedSession:
-        return _TruncatedSession(self.module.start(task), self.budget_tokens, self.counter)
-
-
-@dataclass(frozen=True)
-class _TruncatedSession:
-    session: ObservationSession
-    budget_tokens: int
-    counter: TokenCounter
-
-    def observe(self, tree: AXTree, *, last_action: Action | None = None) -> Observation:
-        whole = self.session.observe(tree, last_action=last_action)
-        if whole.usage.tokens <= self.budget_tokens:
-            return whole
-        text, _ = fitting_lines(whole.text.split("\n"), self.counter, self.budget_tokens)
-        left = set(_ID.findall(text))
-        usage = replace(whole.usage, tokens=self.counter.count(text), counts={**whole.usage.counts, "truncated": 1})
-        return Observation(text, tuple(key for key in whole.shown if key in left), usage, whole.trace)
