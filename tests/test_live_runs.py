@@ -12,7 +12,8 @@ import pytest
 from pagedigest.evaluation import sites
 from pagedigest.evaluation.actions import Call
 from pagedigest.evaluation.actors import LLMActor, OracleActor, RandomActor
-from pagedigest.evaluation.live import Episode, RunConfig, load_config, read_episodes, run
+from pagedigest.evaluation.live import RunConfig, load_config, read_episodes, run
+from pagedigest.evaluation.live_episode import Episode
 from pagedigest.evaluation.live_report import latex_table, markdown_table, write_report
 from pagedigest.evaluation.live_statistics import paired_success, summarise_live
 from pagedigest.evaluation.tasks import Check, Element, FinalState, SolutionStep, Task, failed_checks, find_element, load_tasks

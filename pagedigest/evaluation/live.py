@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import json
 import logging
-import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,13 +19,13 @@ from typing import Any
 
 from pagedigest.evaluation import sites
 from pagedigest.evaluation.actors import Actor, LLMActor, OracleActor, RandomActor
-from pagedigest.evaluation.environment import BrowserEnvironment
-from pagedigest.evaluation.tasks import Task, failed_checks, load_tasks
-from pagedigest.observation import Action, ObservationModule
+from pagedigest.evaluation.live_episode import Episode, Job, run_episode
+from pagedigest.evaluation.tasks import Task, load_tasks
+from pagedigest.observation import ObservationModule
 from region4web.errors import CaptureError, LanguageModelError
 from region4web.language_models import language_model_by_name
 
-__all__ = ["Episode", "Job", "RunConfig", "load_config", "read_episodes", "run", "run_episode"]
+__all__ = ["RunConfig", "load_config", "read_episodes", "read_traces", "run", "trace_path"]
 
 INFRASTRUCTURE_RETRIES = 2
 _log = logging.getLogger(__name__)
@@ -67,49 +66,6 @@ class RunConfig:
             raise ValueError(f"backend is joblib, ray or sequential, not {self.backend!r}")
 
 
-@dataclass(frozen=True)
-class Job:
-    """One episode to run."""
-
-    module: str
-    actor: str
-    task: str
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.module}|{self.actor}|{self.task}|{self.seed}"
-
-
-@dataclass(frozen=True)
-class Episode:
-    """What came of a job. Tokens are summed over its steps; `stage` is where a failure lies, '' for a success."""
-
-    module: str
-    actor: str
-    task: str
-    seed: int
-    site: str
-    success: bool
-    steps: int
-    stage: str
-    reason: str
-    observation_tokens: tuple[int, ...]
-    full_tokens: int
-    actor_tokens: tuple[int, int]
-    auxiliary_tokens: Mapping[str, tuple[int, int]]
-    view_all: int
-    selections: int
-    observe_ms: float
-    seconds: float
-    cost: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """The key of the job that this came of."""
-        return Job(self.module, self.actor, self.task, self.seed).key
-
-
 def load_config(path: Path) -> RunConfig:
     """Read a TOML file; relative paths start at its folder. Raises ValueError that names the key."""
     try:
@@ -137,7 +93,7 @@ def run(config: RunConfig) -> list[Episode]:
     jobs = [Job(m, a, t.id, s) for m in config.modules for a in config.actors for s in config.seeds for t in tasks]
     config.out.mkdir(parents=True, exist_ok=True)
     _write_run_file(config, tasks)
-    done = {e.key for e in read_episodes(config.out)}
+    done = {e.key for e in read_episodes(config.out) if e.stage != "infrastructure"}
     todo = [job for job in jobs if job.key not in done]
     workers = min(config.workers, max(1, len(todo)))
     if todo:
@@ -160,8 +116,8 @@ def run(config: RunConfig) -> list[Episode]:
 
 
 def read_episodes(folder: Path) -> list[Episode]:
-    """Episodes of a run's folder, in the order they were written; a line cut off by an interruption is left out."""
-    episodes = []
+    """Episodes of a run's folder; a line cut off by an interruption is left out, of several of one job the last counts."""
+    episodes: dict[str, Episode] = {}
     for path in sorted(folder.glob("episodes-*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
@@ -171,72 +127,10 @@ def read_episodes(folder: Path) -> list[Episode]:
             data["observation_tokens"] = tuple(data["observation_tokens"])
             data["actor_tokens"] = tuple(data["actor_tokens"])
             data["auxiliary_tokens"] = {k: tuple(v) for k, v in data["auxiliary_tokens"].items()}
-            episodes.append(Episode(**data))
-    return episodes
-
-
-def run_episode(browser: Any, task: Task, site: sites.RunningSite, module: ObservationModule, actor: Actor, *, seed: int, max_steps: int, trace: list[dict[str, Any]]) -> Episode:  # fmt: skip
-    """One episode from the task's start to the actor's end or the step cap. `trace` receives every step.
-
-    An answer that asks to see more (`view_all` and the like) takes no step of the environment; each counts as a step.
-    """
-    started = time.monotonic()
-    environment = BrowserEnvironment(browser, task, site)
-    try:
-        session = module.start(task.intent)
-        policy = actor.start(task, seed)
-        last: Action | None = None
-        error, stage, reason = "", "", ""
-        tokens: list[int] = []
-        actor_tokens = [0, 0]
-        auxiliary: dict[str, list[int]] = {}
-        views = selections = full = 0
-        observe_ms = 0.0
-        for _ in range(max_steps):
-            tree = environment.tree
-            began = time.perf_counter()
-            observation = session.observe(tree, last_action=last)
-            observe_ms += 1000 * (time.perf_counter() - began)
-            usage = observation.usage
-            tokens.append(usage.tokens)
-            full += usage.full_tokens
-            selections += int(observation.trace.get("event") == "opened")
-            for purpose, spent in usage.auxiliary_tokens.items():
-                total = auxiliary.setdefault(purpose, [0, 0])
-                total[0], total[1] = total[0] + spent[0], total[1] + spent[1]
-            decision = policy.decide(observation, tree, error=error)
-            actor_tokens = [actor_tokens[0] + decision.tokens[0], actor_tokens[1] + decision.tokens[1]]
-            step = {
-                "url": tree.url, "observation": observation.text, "shown": len(observation.shown), "tokens": usage.tokens, "full_tokens": usage.full_tokens,
-                "auxiliary": {k: list(v) for k, v in usage.auxiliary_tokens.items()}, "ms": dict(usage.ms), "counts": dict(usage.counts),
-                "prompt": decision.prompt, "reply": decision.reply, "action": str(decision.call) if decision.call else "", "stage": decision.stage,
-            }  # fmt: skip
-            trace.append(step)
-            if decision.call is None:
-                stage, reason = decision.stage or "actor", decision.reply
-                break
-            if decision.call.name in ("view_all", "view_region", "find"):
-                views += decision.call.name == "view_all"
-                error = ""
-                last = Action(str(decision.call))
-                continue
-            error = environment.act(decision.call)
-            step["error"] = error
-            last = Action(str(decision.call), decision.call.target, error)
-            if environment.over:
-                break
-        else:
-            stage, reason = "actor", f"not finished after {max_steps} steps"
-        failed = failed_checks(task, environment.final_state())
-        success = not failed and not stage
-        if failed and not stage:
-            stage, reason = "actor", "; ".join(failed)
-        return Episode(
-            module.name, actor.name, task.id, seed, task.site, success, len(tokens), stage, reason[:400], tuple(tokens), full, (actor_tokens[0], actor_tokens[1]),
-            {k: (v[0], v[1]) for k, v in auxiliary.items()}, views, selections, round(observe_ms, 1), round(time.monotonic() - started, 2),
-        )  # fmt: skip
-    finally:
-        environment.close()
+            episode = Episode(**data)
+            if episode.key not in episodes or episode.stage != "infrastructure":
+                episodes[episode.key] = episode
+    return list(episodes.values())
 
 
 def _tasks(config: RunConfig) -> list[Task]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pagedigest.evaluation.live import Episode, read_episodes, read_traces
+from pagedigest.evaluation.live import read_episodes, read_traces
+from pagedigest.evaluation.live_episode import Episode
 from pagedigest.evaluation.live_statistics import Difference, LiveSummary, paired_success, summarise_live
 
 __all__ = ["latex_table", "live_table", "markdown_table", "write_report"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest, bootstrap
 
-from pagedigest.evaluation.live import Episode
+from pagedigest.evaluation.live_episode import Episode
 
 __all__ = ["Difference", "LiveSummary", "paired_success", "summarise_live"]
 
