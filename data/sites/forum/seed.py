@@ -14,6 +14,7 @@ import django
 django.setup()
 
 from django.contrib.auth import get_user_model
+from django.db import transaction
 from spirit.category.models import Category
 from spirit.comment.like.models import CommentLike
 from spirit.comment.models import Comment
@@ -111,4 +112,5 @@ def make_topics(rng: random.Random, users: list, categories: list) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with transaction.atomic():
+        main()

@@ -17,6 +17,7 @@ django.setup()
 
 from django.contrib.auth import get_user_model
 from django.core.files.base import ContentFile
+from django.db import transaction
 from oscar.apps.catalogue.categories import create_from_breadcrumbs
 from oscar.apps.catalogue.models import Product, ProductCategory, ProductClass, ProductImage
 from oscar.apps.catalogue.reviews.models import ProductReview
@@ -141,4 +142,5 @@ def make_orders(rng: random.Random, products: list, users: list) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    with transaction.atomic():
+        main()

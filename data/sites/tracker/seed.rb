@@ -79,7 +79,7 @@ def make_issues(project, users)
     issue.save!(validate: false)
     comments = RNG.rand(4)
     comments.times do |k|
-      issue.reload
+      issue = Issue.find(issue.id) # a fresh object starts a journal of its own
       issue.notify = false
       journal = issue.init_journal(pick(users), pick(TEXTS))
       issue.status = pick(statuses) if RNG.rand < 0.3
