@@ -1,18 +1,20 @@
 """Page text that speaks to the agent: found by rules, optionally judged by a model, and withheld from any module.
 
-Enters: trees, before an observation module sees them. Leaves: the same trees with the names of suspicious elements
-replaced by a neutral remark; roles and ids stay, so a control can still be used. What the rules look for: text that
-overrides instructions, addresses a model, poses as a system message, imitates observation lines or actions, or asks
-for secrets, in several languages. FocusAgent's defence variant (arXiv 2510.03204, section 5) is the LLM-only relative.
+Enters: trees, before an observation module sees them. Leaves: the same trees with the names of suspicious elements, the
+title, the address and the notes replaced by a neutral remark; roles and ids stay, so a control can still be used. What
+the rules look for: text that overrides instructions, addresses a model, poses as a system message, imitates observation
+lines or actions, or asks for secrets, in several languages, also where it is spread over several elements. FocusAgent's defence variant (arXiv 2510.03204, section 5) is the LLM-only relative.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from urllib.parse import unquote, urlsplit
 
 from pagedigest.observation import Action, Observation, ObservationModule, ObservationSession
 from region4web.axtree import AXNode, AXTree
@@ -26,6 +28,8 @@ THRESHOLD = 1.0
 DOUBT = 0.5
 """Score from which a judge model is asked, where there is one."""
 SCORED_CHARACTERS = 4_000
+SPREAD_NODES, SPREAD_CHARACTERS = 24, 600
+"""Size of a subtree whose texts are also read as one."""
 
 _ACT = r"(?:click|press|tap|visit|open|go to|navigate to|enter|type|fill in|send|submit|download|install|transfer|buy|delete|approve|log in|sign in|copy|paste|forward|reply|answer|call|select|choose|add)"
 _RULES: tuple[tuple[float, str], ...] = (
@@ -82,6 +86,10 @@ _RULES: tuple[tuple[float, str], ...] = (
 )  # fmt: skip
 _CASED = (r"(?:^|\s)[\[(<{#*]{0,3}(?:SYSTEM|DEVELOPER|ASSISTANT)[\])>}*]{0,3}\s*:", r"(?:^|\s)R\d{1,3} \| ")
 """Starts of the rules that only mean something in capitals."""
+SHORTEST = 8
+"""Shorter texts say nothing to anybody."""
+_WORDY_ADDRESS = re.compile(r"(?:(?:[-_+.]|%20)[a-z]{2,}){3}", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[-_+/?&=]+")
 _COMPILED = tuple((w, re.compile(p, re.DOTALL if p.startswith(_CASED) else re.IGNORECASE | re.DOTALL)) for w, p in _RULES)
 _SCHEMA = {"type": "object", "properties": {"suspicious": {"type": "array", "items": {"type": "integer"}}}, "required": ["suspicious"]}
 
@@ -89,31 +97,53 @@ _SCHEMA = {"type": "object", "properties": {"suspicious": {"type": "array", "ite
 @lru_cache(maxsize=65_536)
 def instruction_score(text: str) -> float:
     """How strongly a text reads as an instruction to whoever reads the page for someone; 0 for most text. Linear in its length."""
-    if len(text) < 8:
+    if len(text) < SHORTEST:
         return 0.0
     part = text[:SCORED_CHARACTERS]
     return sum(weight for weight, pattern in _COMPILED if pattern.search(part))
 
 
 def suspicious_nodes(tree: AXTree, *, threshold: float = THRESHOLD) -> dict[int, float]:
-    """Score of every element whose name, value or description reaches `threshold`. Text that cannot be seen counts half more."""
+    """Score of every element whose name, value, description, states or address reach `threshold`, and of the texts that do so
+    together. Text that cannot be seen counts half more."""
     found: dict[int, float] = {}
     for i, node in enumerate(tree.nodes):
         score = max(instruction_score(text) for text in _texts(node))
-        if score and (not node.visible or (node.role == "generic" and node.name)):
+        if score and (not node.visible or (node.role == "generic" and node.name) or node.state("name_unseen") is True):
             score *= 1.5
         if score >= threshold:
             found[i] = score
+    found.update(_spread_texts(tree, found, threshold))
     return found
 
 
-def neutralised(tree: AXTree, indices: Mapping[int, float] | Sequence[int]) -> AXTree:
-    """The tree with these elements' texts replaced by a remark; ids, roles, states and structure stay."""
+def _spread_texts(tree: AXTree, found: Mapping[int, float], threshold: float) -> dict[int, float]:
+    """Texts of small subtrees that score only when they are read one after the other."""
+    end, nodes = tree.end.tolist(), tree.nodes
+    spread: dict[int, float] = {}
+    for i in range(len(nodes) - 1, -1, -1):  # small subtrees before those around them
+        if not 3 <= end[i] - i <= SPREAD_NODES:
+            continue
+        texts = [k for k in range(i, end[i]) if nodes[k].name]
+        if len(texts) < 2 or any(k in found or k in spread for k in texts):
+            continue
+        joined = " ".join(nodes[k].name for k in texts)
+        if len(joined) <= SPREAD_CHARACTERS and (score := instruction_score(joined)) >= threshold:
+            spread.update((k, score) for k in texts)
+    return spread
+
+
+def neutralised(tree: AXTree, indices: Mapping[int, float] | Sequence[int], *, threshold: float = THRESHOLD) -> AXTree:
+    """The tree with these elements' texts replaced by a remark, and title, address and notes where they score; ids, roles,
+    states and structure stay."""
     chosen = set(indices)
-    if not chosen:
+    title = _remark(tree.title) if instruction_score(tree.title) >= threshold else tree.title
+    url = _withheld_address(tree.url) if instruction_score(_words_of_address(tree.url)) >= threshold else tree.url
+    notes = tuple(_remark(note) if instruction_score(note) >= threshold else note for note in tree.notes)
+    if not chosen and (title, url, notes) == (tree.title, tree.url, tree.notes):
         return tree
     nodes = tuple(_withheld(node) if i in chosen else node for i, node in enumerate(tree.nodes))
-    return replace(tree, nodes=nodes)
+    return replace(tree, nodes=nodes, title=title, url=url, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -150,7 +180,11 @@ class DefendedSession:
             tokens = self._ask(method.judge, tree, doubtful, counts)
             found.update({i: s for i, s in doubtful.items() if self._judged.get(tree.nodes[i].name)})
         counts["withheld"] = len(found)
-        seen = self._inner.observe(neutralised(tree, found), last_action=last_action)
+        shown = neutralised(tree, found, threshold=method.threshold)
+        counts["withheld"] += (
+            (shown.title != tree.title) + (shown.url != tree.url) + sum(a != b for a, b in zip(shown.notes, tree.notes, strict=True))
+        )
+        seen = self._inner.observe(shown, last_action=last_action)
         auxiliary = {**seen.usage.auxiliary_tokens, **({"defence": tokens} if any(tokens) else {})}
         usage = replace(seen.usage, counts={**seen.usage.counts, **counts}, auxiliary_tokens=auxiliary)
         return replace(seen, usage=usage, trace={**seen.trace, "withheld": tuple(tree.nodes[i].id for i in found)})
@@ -177,17 +211,37 @@ class DefendedSession:
 
 
 def _texts(node: AXNode) -> tuple[str, ...]:
+    """Everything of a node that a module may print."""
     value = node.value if isinstance(node.value, str) else ""
-    return (node.name, value, node.description)
+    said = tuple(state for _, state in node.states if isinstance(state, str) and len(state) >= SHORTEST) if node.states else ()
+    return (node.name, value, node.description, _words_of_address(node.url or ""), *said)
+
+
+def _words_of_address(url: str) -> str:
+    """An address as a reader may read it; '' where it has no words to speak of."""
+    return _SEPARATORS.sub(" ", unquote(url[:SCORED_CHARACTERS])) if _WORDY_ADDRESS.search(url) else ""
+
+
+def _withheld_address(url: str) -> str:
+    """Another address of the same site; different ones stay different."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/withheld-{zlib.crc32(url.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _remark(text: str) -> str:
+    return f"(withheld: text that addresses the reader, {len(text)} characters)"
 
 
 def _withheld(node: AXNode) -> AXNode:
-    longest = max(_texts(node), key=len)
-    remark = f"(withheld: text that addresses the reader, {len(longest)} characters)"
+    remark = _remark(max((node.name, str(node.value or ""), node.description), key=len))
+    url = node.url
+    if url is not None and instruction_score(_words_of_address(url)):
+        url = _withheld_address(url)
     return replace(
         node,
         name=remark,
         value=remark if isinstance(node.value, str) and instruction_score(node.value) else node.value,
         description="",
+        url=url,
         states=tuple((name, value) for name, value in node.states if not (isinstance(value, str) and instruction_score(value))),
     )

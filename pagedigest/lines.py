@@ -2,6 +2,8 @@
 
 Enters: a `RegionMap`. Leaves: for each node a short line `[id] role 'name' value='...', state=value`, or none: bare
 wrappers and texts that their element already says. One node, one line; page text is quoted, so it cannot start a line.
+Bare words at the end are marks: `clickable` (no control by its role, yet it answers to clicks), `hidden` (people cannot
+see it), `name_unseen` (they see it, not what its name says).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from urllib.parse import urlsplit
 from region4web.axtree import AXNode, AXTree, StateValue
 from region4web.render import FLAG_STATES
 
-__all__ = ["DigestLines", "merged_names", "shortened"]
+__all__ = ["MARKS", "DigestLines", "marked_line", "merged_names", "shortened"]
 
 TOLD_STATES = frozenset(
     {
@@ -46,6 +48,10 @@ BARE_ROLES = frozenset(
     "definition DescriptionListTerm DescriptionListDetail LabelText Iframe RootWebArea emphasis strong code time status alert log search".split()
 )
 """Roles that say nothing without a name, a value or a state."""
+MARKS = frozenset({"clickable", "hidden", "name_unseen"})
+CONTROL_ROLES = FIELD_ROLES | frozenset("button link option menuitem menuitemcheckbox menuitemradio tab treeitem".split())
+"""Roles of which one knows that they answer to clicks."""
+POPUP_ROLES = frozenset({"dialog", "listbox", "menu", "tree", "grid"})
 _VALUE = re.compile(r"[^A-Za-z]{1,16}")
 """A number, price or date: it means nothing without its caption."""
 MERGED_TEXT_LIMIT = 60
@@ -57,15 +63,26 @@ def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: max(1, limit - 1)].rstrip() + "…"
 
 
+def marked_line(line: str, node: AXNode) -> str:
+    """The node's line with its marks."""
+    if node.clickable and node.role not in CONTROL_ROLES and node.role != "StaticText":
+        line += ", clickable"
+    if not node.visible:
+        return f"{line}, hidden"
+    return f"{line}, name_unseen" if node.states and node.state("name_unseen") is True else line
+
+
 def merged_names(tree: AXTree) -> dict[int, str]:
     """Names of nameless elements that hold one short text which has no id of its own, by node index."""
     names: dict[int, str] = {}
     end = tree.end.tolist()
+    # The text in a clickable wrapper may have an id: clicking it is clicking the wrapper.
     for i, node in enumerate(tree.nodes):
         if node.name or not node.addressable or node.role in FIELD_ROLES or not 2 <= end[i] - i <= 4:
             continue
         inside = tree.nodes[i + 1 : end[i]]
-        if any(below.addressable for below in inside):
+        wrapper = node.clickable and node.role == "generic"
+        if any(below.addressable and not (wrapper and below.role == "StaticText") for below in inside):
             continue
         text = " ".join(below.name for below in inside if below.name)
         if text and len(text) <= MERGED_TEXT_LIMIT:
@@ -93,6 +110,7 @@ class DigestLines:
         self.printable[0] = False
         self.label = self._labels()
         self._twins = self._link_twins()
+        self._trigger = self._triggers()
 
     def line(self, i: int, limit: int) -> str:
         """Node i's line without indentation; name and value of at most `limit` characters."""
@@ -105,9 +123,11 @@ class DigestLines:
         for key, state in node.states:
             if key in TOLD_STATES and (told := _told(key, state)):
                 parts.append(f", {told}")
+        if i in self._trigger:
+            parts.append(f", popup_of={self._trigger[i]!r}")
         if node.url and (self._with_addresses or i in self._twins) and node.role == "link":
             parts.append(f", url={shortened(_path(node.url), 60)!r}")
-        return "".join(parts)
+        return marked_line("".join(parts), node)
 
     def _covered(self) -> list[bool]:
         """Texts that the line of the element around them says."""
@@ -156,6 +176,18 @@ class DigestLines:
             if name and self.printable[i] and node.role not in FIELD_ROLES and end[i] - i <= 3:
                 last = i
         return label
+
+    def _triggers(self) -> dict[int, str]:
+        """Ids of the elements that control a list, menu or dialog which stands elsewhere in the tree, by the node it is."""
+        found: dict[int, str] = {}
+        for i, node in enumerate(self.tree.nodes):
+            if not (node.states and node.addressable and isinstance(keys := node.state("controls"), str)):
+                continue
+            for key in keys.split():
+                k = self.tree.index_of.get(key, -1)
+                if k >= 0 and self.tree.nodes[k].role in POPUP_ROLES and not i <= k < self.tree.end[i]:
+                    found.setdefault(k, node.id)
+        return found
 
     def _link_twins(self) -> frozenset[int]:
         """Links that share their name with a link to another address, and that no row's text tells apart."""

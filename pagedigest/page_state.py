@@ -78,6 +78,8 @@ class OpenPage:
     previous_changes: ChangeList = field(init=False)
     changed_at: int = field(init=False)
     modal: Modal | None = field(init=False)
+    blocked: frozenset[int] = field(init=False)
+    """Regions under an overlay when the page was opened: nothing in them can be used before it is closed."""
     alerts: dict[str, str] = field(init=False)
     passed_alerts: tuple[str, ...] = field(init=False, default=())
     _full_tokens_at_entry: int = field(init=False)
@@ -89,6 +91,7 @@ class OpenPage:
         self.changed_at = self.opened_at
         self.alerts = alert_texts(self.entry)
         self.modal = self._find_modal()
+        self.blocked = frozenset() if self.modal is None else _blocked_regions(self.region_map.partition) - {*self.modal.regions}
         self._full_tokens_at_entry = self.full_tokens
 
     @property
@@ -100,7 +103,12 @@ class OpenPage:
     def open(self) -> tuple[int, ...]:
         """Regions to show in full, most needed first: a modal dialog's, those asked for, those selected."""
         first = () if self.modal is None or self.modal.added else self.modal.regions
-        return tuple(dict.fromkeys((*first, *self.viewed, *self.selection.open)))
+        return tuple(dict.fromkeys((*first, *self.viewed, *(number for number in self.selection.open if number not in self.blocked))))
+
+    @property
+    def was_unblocked(self) -> bool:
+        """Whether regions that an overlay covered when the page was opened are free now."""
+        return bool(self.blocked) and self.modal is None
 
     def update(self, event: PageEvent, tree: AXTree, *, step: int, counter: TokenCounter) -> None:
         """Take the tree of `step`, which shows this page."""
@@ -157,7 +165,13 @@ class OpenPage:
         """The selection with what comes before relevance ranked first."""
         first = [*self.viewed, *(self.modal.regions if self.modal is not None and not self.modal.added else ())]
         return with_priorities(
-            self.selection, self.region_map.partition, opened=self.open, first=first, fresh=self.fresh, urgent=self.urgent
+            self.selection,
+            self.region_map.partition,
+            opened=self.open,
+            first=first,
+            blocked=self.blocked - {*self.viewed},
+            fresh=self.fresh,
+            urgent=self.urgent,
         )
 
     def labels(self) -> Sequence[int]:
@@ -190,6 +204,18 @@ class OpenPage:
             where = "see CHANGES" if modal.added else f"in R{modal.regions[0]}"
             lines.append(f"modal {modal.text} is open, {where}: the other regions are blocked until it is closed")
         return tuple(lines)
+
+
+def _blocked_regions(partition: Partition) -> frozenset[int]:
+    """Regions that hold controls, all of them covered."""
+    covered: set[int] = set()
+    free: set[int] = set()
+    for node, number in zip(partition.tree.nodes, partition.region_of.tolist(), strict=True):
+        if node.states and node.state("blocked") is True:
+            covered.add(number)
+        elif node.clickable and node.visible:
+            free.add(number)
+    return frozenset(covered - free)
 
 
 def full_tree_tokens(tree: AXTree, counter: TokenCounter) -> int:

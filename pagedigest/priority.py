@@ -30,25 +30,29 @@ def with_priorities(
     *,
     opened: Sequence[int],
     first: Collection[int],
+    blocked: Collection[int],
     fresh: Collection[str],
     urgent: Collection[str],
 ) -> Selection:
     """The selection with `opened` regions, the members of the regions `first` before all, then messages, dialogs and the
-    ids `urgent`; the ids `fresh` count more than before."""
+    ids `urgent`; the ids `fresh` count more than before, and the members of the regions `blocked` nothing."""
     tree = partition.tree
     told = _messages_and_dialogs(partition)
     told.update(at for key in urgent if (at := tree.index_of.get(key)) is not None)
     new = [at for key in fresh if (at := tree.index_of.get(key)) is not None]
-    if not (told or new or first) and tuple(opened) == selection.open:
+    if not (told or new or first or blocked) and tuple(opened) == selection.open:
         return selection
     scores = np.array(selection.node_scores, dtype=float)
     top = float(scores.max(initial=0.0)) or 1.0
     scores[new] = np.minimum(top, np.maximum(scores[new], top / 100) * FRESH_FACTOR)
     scores[list(told)] += top
+    for number in blocked:
+        scores[partition.regions[number].members] = 0.0
     for number in first:
         members = partition.regions[number].members
         scores[members] += 2 * top
-    opened = tuple(dict.fromkeys([*opened, *(int(partition.region_of[at]) for at in (*told, *new))]))
+    added = (int(partition.region_of[at]) for at in (*told, *new))
+    opened = tuple(dict.fromkeys([*opened, *(number for number in added if number not in blocked)]))
     return replace(selection, open=opened, node_scores=scores)
 
 

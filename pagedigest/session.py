@@ -25,8 +25,9 @@ from pagedigest.stored_states import stored_state
 from pagedigest.tokens import TokenCounter, default_counter
 from pagedigest.view_text import view_text
 from pagedigest.views import ViewCommand, parse_command
+from region4web.abstraction_cache import Cached
 from region4web.axtree import AXTree
-from region4web.regions import Abstractor, RegionMap, Segmenter
+from region4web.regions import Abstraction, Abstractor, Partition, RegionMap, Segmenter
 
 __all__ = ["DigestSession", "PageDigest"]
 
@@ -164,7 +165,7 @@ class DigestSession:
         with self._stage("segment"):
             partition = method.segmenter.segment(tree)
         with self._stage("abstract"):
-            region_map = RegionMap(partition, method.abstractor.abstract(partition))
+            region_map = RegionMap(partition, self._abstractions(partition))
         with self._stage("select"):
             selection = method.selector.select(Page(region_map, self.task, tuple(self._actions)))
         with self._stage("count"):
@@ -182,6 +183,15 @@ class DigestSession:
             *self._pages[-REMEMBERED_PAGES + 1 :],
             OpenPage(self._opened, self._step, region_map, selection, full_tokens, budget, note),
         ]
+
+    def _abstractions(self, partition: Partition) -> tuple[Abstraction, ...]:
+        abstractor = self.method.abstractor
+        if not isinstance(abstractor, Cached):
+            return abstractor.abstract(partition)
+        answer = abstractor.answer(partition)
+        self._counts["descriptions_reused"] += answer.reused
+        self._counts["descriptions_written"] += len(partition) - answer.reused
+        return answer.abstractions
 
     def _text(self, event: PageEvent) -> PageText:
         page = self.page

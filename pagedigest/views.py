@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pagedigest.changes import PLAIN_ROLES
+from pagedigest.lines import MARKS, marked_line
 from pagedigest.tokens import TokenCounter
 from region4web.axtree import AXNode, AXTree
 from region4web.regions import RegionMap
@@ -178,13 +179,14 @@ def region_header(region_map: RegionMap, number: int) -> str:
 
 
 def _line(node: AXNode) -> str:
-    return node_line(_shortened(node, None))
+    return marked_line(node_line(_shortened(node, None)), node)
 
 
 def _whole_line(node: AXNode) -> str:
-    return node_line(_shortened(node, node.url))
+    return marked_line(node_line(_shortened(node, node.url)), node)
 
 
 def _shortened(node: AXNode, url: str | None) -> AXNode:
     name = node.name if len(node.name) <= NAME_LIMIT else f"{node.name[:NAME_LIMIT]}\u2026 ({len(node.name)} characters)"
-    return AXNode(node.id, node.role, name, node.value, node.states, url, addressable=node.addressable)
+    states = tuple(state for state in node.states if state[0] not in MARKS)
+    return AXNode(node.id, node.role, name, node.value, states, url, addressable=node.addressable)

@@ -28,6 +28,14 @@ COMPUTED_STYLES = (
     "padding-top",
     "border-left-width",
     "border-top-width",
+    "color",
+    "background-color",
+    "background-image",
+    "background-clip",
+    "text-shadow",
+    "font-size",
+    "clip",
+    "clip-path",
 )
 
 _STYLE_INDEX = {name: k for k, name in enumerate(COMPUTED_STYLES)}

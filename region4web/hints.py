@@ -1,26 +1,33 @@
 """What tells a control that has no name: title, description, alternative text, test id, icon class, position.
 
-Enters: accessibility nodes by backend id, their document and layout. Leaves: the same nodes with `description` and the state `hint` filled.
-Also the text of an element, as the document has it.
+Enters: accessibility nodes by backend id, their document and layout. Leaves: the same nodes with `description` and the state `hint` filled,
+and with the state `name_unseen` where the name says what the screen does not. Also the text of an element, as the document has it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
-from region4web.domsnapshot import TEXT, DomDocument
+from region4web.domsnapshot import ELEMENT, TEXT, DomDocument
 from region4web.layout import Layout
-from region4web.properties import WIDGET_ROLES, add_property
+from region4web.properties import WIDGET_ROLES, add_property, property_of
 
-__all__ = ["SILENT", "describe_unnamed", "short_text", "shown_texts"]
+__all__ = ["SILENT", "describe_unnamed", "mark_unseen_names", "short_text", "shown_texts"]
 
 SILENT = frozenset({"STYLE", "SCRIPT", "NOSCRIPT", "TEMPLATE", "HEAD"})
 """Elements whose text is no text of the page."""
 TEXT_LIMIT = 120
 NAMED_BY_ICON = WIDGET_ROLES - {"listbox", "option"}
 _UNNAMED = {"button": "unnamed icon button", "generic": "unnamed icon button"}
+
+UNSEEN_LENGTH = 20
+"""Letters of a name that must be missing on the screen before that is said; a letter outside Latin counts double."""
+NAMED_BY_CONTENT = frozenset(
+    {"heading", "link", "button", "cell", "gridcell", "row", "listitem", "tab", "menuitem", "option", "tooltip", "label"}
+)
 
 _ICON_CLASS = re.compile(
     r"(?:^|\s)(?:fa|fas|far|bi|mdi|icons?|glyphicon|ti|ri|lucide|octicon|oi|la|pi|uil|el-icon|anticon)-+([a-z][\w-]*[a-z0-9])", re.I
@@ -37,13 +44,11 @@ def describe_unnamed(by_backend: dict[int, dict[str, Any]], dom: DomDocument, la
         role = node.get("role", {}).get("value")
         name = str((node.get("name") or {}).get("value") or "")
         i = dom.node_of.get(backend)
-        if (
-            node.get("ignored")
-            or i is None
-            or i in layout.invisible
-            or not _PRIVATE.fullmatch(name)
-            or (node.get("description") or {}).get("value")
-        ):
+        if node.get("ignored") or i is None or i in layout.invisible or not _PRIVATE.fullmatch(name):
+            continue
+        if described := str((node.get("description") or {}).get("value") or ""):
+            if role in NAMED_BY_ICON and property_of(node, "hint") is None:
+                add_property(node, "hint", short_text(described))
             continue
         if role not in NAMED_BY_ICON and not (role == "generic" and i in layout.clickable and not shown_texts(dom, i)):
             continue
@@ -59,6 +64,39 @@ def describe_unnamed(by_backend: dict[int, dict[str, Any]], dom: DomDocument, la
         x, y, w, h = dom.boxes.get(i, (0.0, 0.0, 0.0, 0.0))
         place = f"{_third(y + h / 2 - dom.scroll[1], viewport[1], 'top', 'middle', 'bottom')} {_third(x + w / 2, viewport[0], 'left', 'centre', 'right')}"
         _describe(node, f"{kind} {counted[kind]} of {kinds.count(kind)}, {place}")
+
+
+def mark_unseen_names(by_backend: dict[int, dict[str, Any]], dom: DomDocument, layout: Layout) -> None:
+    """`name_unseen` on nodes whose name, given by `aria-label` or by text that cannot be read, is longer than what people see of it.
+
+    Alternative texts of pictures count as seen: they say what is there to see.
+    """
+    for backend, node in by_backend.items():
+        i = dom.node_of.get(backend)
+        name = _SPACE.sub(" ", str((node.get("name") or {}).get("value") or "")).strip()
+        if (
+            node.get("ignored")
+            or i is None
+            or dom.node_type[i] != ELEMENT
+            or i in layout.invisible
+            or _weight(name.split()) < UNSEEN_LENGTH
+        ):
+            continue
+        attributes = dom.attributes[i]
+        labelled = _SPACE.sub(" ", attributes.get("aria-label", "")).strip() == name
+        if not labelled and (node.get("role", {}).get("value") not in NAMED_BY_CONTENT or "aria-labelledby" in attributes):
+            continue
+        said = [*shown_texts(dom, i, layout.invisible), attributes.get("placeholder", ""), attributes.get("value", "")]
+        if not labelled and not _SPACE.sub(" ", " ".join(texts(dom, i))).strip():
+            continue  # named by something else than its text
+        seen = Counter(" ".join(said).casefold().split())
+        unseen = list((Counter(name.casefold().split()) - seen).elements())
+        if _weight(unseen) >= UNSEEN_LENGTH:
+            add_property(node, "name_unseen", True)
+
+
+def _weight(words: list[str]) -> int:
+    return sum(1 if letter < "\u0250" else 2 for word in words for letter in word)
 
 
 def _describe(node: dict[str, Any], text: str) -> None:
@@ -108,11 +146,15 @@ def _third(value: float, size: float, low: str, middle: str, high: str) -> str:
     return low if value < size / 3 else middle if value < 2 * size / 3 else high
 
 
-def shown_texts(dom: DomDocument, i: int) -> list[str]:
+def shown_texts(dom: DomDocument, i: int, unseen: Collection[int] = ()) -> list[str]:
+    """Texts below element i that are laid out, with the alternative texts of pictures; what is `unseen` left out."""
     found, j = [], i
     while j < dom.end[i]:
         if dom.name[j] in SILENT:
             j = dom.end[j]
+            continue
+        if j in unseen:
+            j += 1
             continue
         if dom.node_type[j] == TEXT and dom.text[j].strip() and j in dom.boxes:
             found.append(dom.text[j].strip())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from region4web.domsnapshot import ELEMENT, DomDocument
+from region4web.domsnapshot import ELEMENT, TEXT, DomDocument
+from region4web.ink import Inks, clips_all
 from region4web.snapshot import Box
 
 __all__ = ["CONTROLS", "Layout", "judge_layout"]
@@ -59,6 +60,7 @@ def _invisible(document: DomDocument) -> frozenset[int]:
     flow: list[_Clip] = [_NOWHERE_CLIPPED] * count  # what clips a child in the flow
     positioned: list[_Clip] = [_NOWHERE_CLIPPED] * count  # what clips an absolutely positioned child
     seen = [False] * count
+    inks = Inks(document)
     rtl = any(document.style(i, "direction") == "rtl" for i in range(min(count, 6)) if document.name[i] == "HTML")
     for i in range(count):
         p = document.parent[i]
@@ -68,14 +70,16 @@ def _invisible(document: DomDocument) -> frozenset[int]:
         styles = document.styles.get(i)
         if box is None:
             continue
-        if styles is None:  # a text: it looks as its parent does
+        if styles is None or document.node_type[i] == TEXT:  # it looks as its parent does
             hidden = p >= 0 and document.style(p, "visibility") in ("hidden", "collapse")
-            seen[i] = not hidden and opacity[i] > 0.02 and _can_be_seen(box, flow[i], rtl)
+            seen[i] = not hidden and opacity[i] > 0.02 and _can_be_seen(box, flow[i], rtl) and not inks.is_unreadable(i)
             continue
         opacity[i] *= _number(document.style(i, "opacity"), 1.0)
         position = document.style(i, "position")
         clip = _NOWHERE_CLIPPED if position == "fixed" else positioned[i] if position == "absolute" else flow[i]
         hidden = document.style(i, "visibility") in ("hidden", "collapse")
+        if clips_all(document.style(i, "clip-path"), document.style(i, "clip") if position in ("absolute", "fixed") else ""):
+            opacity[i] = 0.0
         seen[i] = not hidden and opacity[i] > 0.02 and _can_be_seen(box, clip, rtl)
         if document.name[i] not in PAGE_ELEMENTS:
             clip = _clipped(clip, box, document.style(i, "overflow-x"), document.style(i, "overflow-y"))

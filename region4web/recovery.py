@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from region4web.domsnapshot import ELEMENT, DomDocument
-from region4web.hints import SILENT, describe_unnamed, short_text, shown_texts
+from region4web.hints import SILENT, describe_unnamed, mark_unseen_names, short_text, shown_texts
 from region4web.layout import Layout
 from region4web.properties import WIDGET_ROLES, add_extents, add_property, add_relations, property_of
 
@@ -38,6 +38,7 @@ def complete_frame(
         notes.append(f"visible controls hidden from accessibility, recovered from the document: {recovered}")
     _keep_usable_elements(by_backend, dom, layout)
     describe_unnamed(by_backend, dom, layout, viewport)
+    mark_unseen_names(by_backend, dom, layout)
     add_relations(nodes, key)
     for i, direction in layout.scrollable.items():
         add_property(by_backend.get(dom.backend_id[i]), "scrollable", direction)

@@ -14,13 +14,15 @@ import json
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 __all__ = ["MUTATIONS_A_PAGE", "run_dom"]
 
 MUTATIONS_A_PAGE = 25
+PAGES_AT_ONCE = 4
+"""In one browser: while one page is laid out, another's trees are compared."""
 ATTEMPTS = 3
 CAPTURE_TIMEOUT_S = 60.0
 MUTATE = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
@@ -50,6 +52,10 @@ class PageCounts:
     retries: int = 0
     unread: bool = False
 
+    def entry(self, seed: int) -> dict[str, Any]:
+        """The page's line of the log."""
+        return {"seed": seed, **asdict(self), "kinds": dict(self.kinds)}
+
 
 def run_dom(*, mutations: int, seed: int, log: Path | None = None) -> dict[str, Any]:
     """Mutate and check. Raises AssertionError with the page and the mutation that broke a law.
@@ -67,17 +73,26 @@ async def _run_dom(mutations: int, seed: int, log: Path | None) -> dict[str, Any
     bar = tqdm(total=mutations, unit="mutation", disable=None, initial=sum(sum(entry["kinds"].values()) for entry in done.values()))
     resumed = len(done)
     fuzzer = _Fuzzer(seed)
-    try:
-        for page in range(-(-mutations // MUTATIONS_A_PAGE)):
-            if page in done:
-                continue
+    waiting = [page for page in range(-(-mutations // MUTATIONS_A_PAGE)) if page not in done]
+    waiting.reverse()
+
+    async def work() -> None:
+        while waiting:
+            page = waiting.pop()
             counts = await fuzzer.page(page, min(MUTATIONS_A_PAGE, mutations - page * MUTATIONS_A_PAGE))
-            done[page] = {"seed": seed, "page": page, "changed": counts.changed, "kinds": dict(counts.kinds), "retries": counts.retries, "unread": counts.unread}  # fmt: skip
+            done[page] = counts.entry(seed)
             if log is not None:
                 with log.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(done[page]) + "\n")
             bar.update(sum(counts.kinds.values()))
+
+    workers = [asyncio.ensure_future(work()) for _ in range(PAGES_AT_ONCE)]
+    try:
+        await asyncio.gather(*workers)
     finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
         await fuzzer.close()
         bar.close()
     kinds: Counter[str] = Counter()
@@ -119,6 +134,7 @@ class _Fuzzer:
         self.seed = seed
         self._playwright: Any = None
         self._browser: Any = None
+        self._turn = asyncio.Lock()
 
     async def page(self, number: int, mutations: int) -> PageCounts:
         """Run one page; the same page again where the browser failed, `ATTEMPTS` times at most."""
@@ -128,14 +144,16 @@ class _Fuzzer:
 
         for attempt in range(ATTEMPTS):
             counts = PageCounts(number, retries=attempt)
+            browser = await self._ready()
             try:
-                await self._run(counts, mutations)
+                await self._run(browser, counts, mutations)
                 return counts
             except (CaptureTimeout, BrowserError, Error):
-                await self.close()
+                continue
         return PageCounts(number, retries=ATTEMPTS, unread=True)
 
     async def close(self) -> None:
+        """End the browser."""
         from playwright.async_api import Error
 
         from region4web.cdp import within
@@ -147,22 +165,27 @@ class _Fuzzer:
         self._browser = self._playwright = None
 
     async def _ready(self) -> Any:
+        """The browser, started when there is none that answers."""
         from playwright.async_api import async_playwright
 
         from region4web.browser import launch_async
 
-        if self._browser is None:
-            self._playwright = await async_playwright().start()
-            self._browser = await launch_async(self._playwright)
+        async with self._turn:
+            if self._browser is None or not self._browser.is_connected():
+                await self.close()
+                self._playwright = await async_playwright().start()
+                self._browser = await launch_async(self._playwright)
         return self._browser
 
-    async def _run(self, counts: PageCounts, mutations: int) -> None:
+    async def _run(self, browser: Any, counts: PageCounts, mutations: int) -> None:
+        from playwright.async_api import Error
+
         from pagedigest.transition import diff
         from region4web.axtree import AXTree
         from region4web.capture import capture_live_async
+        from region4web.cdp import within
         from tests import laws
 
-        browser = await self._ready()
         number = counts.page
         context = await browser.new_context()
         html = PAGES[number % len(PAGES)]
@@ -188,8 +211,9 @@ class _Fuzzer:
                 try:
                     laws.check_transition(before, after)
                     laws.check_transition(entry, after)
-                    laws.check_told(diff(before, after), after)
-                    laws.check_tree(after)
+                    step = diff(before, after)
+                    laws.check_told(step, after)
+                    laws.check_rendering(after)
                     checker.observe(
                         after, choice.choice(("click('3')", "click('3')", "click('3')", "view_all()", "view_region('R1')", "find('Save')"))
                     )
@@ -198,7 +222,8 @@ class _Fuzzer:
                         f"seed {self.seed}, page {number}, mutation {at} ({kind}) broke a law: {type(error).__name__}: {error}"
                     ) from error
                 counts.kinds[kind] += 1
-                counts.changed += not diff(before, after).is_empty
+                counts.changed += not step.is_empty
                 before = after
         finally:
-            await context.close()
+            with contextlib.suppress(Error, TimeoutError):
+                await within(context.close(), 10.0)

@@ -40,6 +40,13 @@ class Sections:
 
 def check_tree(tree: AXTree) -> None:
     """One node, one line; what is printed reads back; every rule partitions."""
+    check_rendering(tree)
+    for name in SEGMENTER_NAMES[:4]:
+        check_partition(segmenter_by_name(name).segment(tree))
+
+
+def check_rendering(tree: AXTree) -> None:
+    """One node, one line; what is printed reads back."""
     text = render_tree(tree)
     printed = text.split("\n")
     assert len(printed) == len(tree)
@@ -51,8 +58,6 @@ def check_tree(tree: AXTree) -> None:
     assert render_tree(again) == text
     assert again.parent.tolist() == tree.parent.tolist()
     assert again.repairs == ()
-    for name in SEGMENTER_NAMES[:4]:
-        check_partition(segmenter_by_name(name).segment(tree))
 
 
 def check_partition(partition: Partition) -> None:
