@@ -190,6 +190,7 @@ _SCHEMA: dict[str, object] = {
     "additionalProperties": False,
 }
 ATTEMPTS = 2
+REASON_LIMIT = 200
 RECENT_ACTIONS = 10
 
 
@@ -206,12 +207,14 @@ class LLMSelector:
         prompt = [{"role": "system", "content": _INSTRUCTIONS}, {"role": "user", "content": selection_prompt(page)}]
         spent, counts = [0, 0], {"selection_calls": 0}
         chosen: tuple[int, ...] | None = None
+        reason = ""
         for attempt in range(ATTEMPTS):
             counts["selection_calls"] += 1
             try:
                 (completion,) = self._model.complete([prompt], max_tokens=self._max_tokens, schema=_SCHEMA)
-            except LanguageModelError:
+            except LanguageModelError as error:
                 counts["selection_errors"] = counts.get("selection_errors", 0) + 1
+                reason = str(error)
                 continue
             spent[0] += completion.prompt_tokens
             spent[1] += completion.completion_tokens
@@ -219,10 +222,14 @@ class LLMSelector:
             if chosen is not None:
                 break
             counts["selection_malformed"] = attempt + 1
+            reason = completion.error or f"the answer names no region: {completion.text[:60]!r}"
         tokens = {"selection": (spent[0], spent[1])}
         if chosen is None:
             return replace(
-                base, source=f"llm, fell back to {base.source}", auxiliary_tokens=tokens, counts={**counts, "selection_fallbacks": 1}
+                base,
+                source=f"llm, fell back to {base.source}: {reason[:REASON_LIMIT]}",
+                auxiliary_tokens=tokens,
+                counts={**counts, "selection_fallbacks": 1},
             )
         region_of = page.region_map.partition.region_of
         urgent = [number for number in base.open if _is_urgent(page.region_map, number)]

@@ -19,7 +19,9 @@ from openai_server import OpenAIServer, Reply
 
 from region4web import AXTree, Partition, load_snapshot
 from region4web.labels import annotated_pages, load_labels
-from training.annotate import main, outline, page_name, region_outline, without_empty_regions
+from training.annotate import main
+from training.annotation_stages import page_name, without_empty_regions
+from training.annotation_texts import outline, region_outline
 
 ROOT = Path(__file__).parent.parent
 GOLD = ROOT / "data" / "gold"
