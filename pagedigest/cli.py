@@ -38,7 +38,7 @@ def commands() -> None:
     "budget_tokens",
     metavar="N",
     type=_BUDGET,
-    help="Most tokens of the digest; without it the chosen regions are printed in full.",
+    help="Most tokens of the digest; without it 35% of the page's, at least 400 and at most 2000.",
 )
 @click.option("--selector", type=click.Choice(["hybrid", "llm"]), default="hybrid", show_default=True, help="What chooses regions.")
 @click.option(
@@ -70,7 +70,7 @@ def observe(
     as_json: bool,
 ) -> None:
     """Print the digest of a page. INPUT is a web address, an .html file or a saved snapshot (.json, .json.gz)."""
-    from pagedigest.budgets import SMALLEST_BUDGET
+    from pagedigest.budgets import SMALLEST_BUDGET, Budget, PageShare
     from pagedigest.evaluation.systems import default_parts
     from pagedigest.fence import fenced
     from pagedigest.selection import HybridSelector, LLMSelector
@@ -90,7 +90,7 @@ def observe(
         whole = "\n".join([*notes, text])
         return fenced(whole) if with_fence else whole
 
-    room = None
+    room: Budget = PageShare()
     if budget_tokens is not None:
         if notes and budget_tokens - counter.count(around("")) < SMALLEST_BUDGET:
             notes.clear()

@@ -237,6 +237,7 @@ async def _answer(browser: LiveBrowser, request: Mapping[str, Any]) -> dict[str,
         if command not in COMMANDS:
             return {"ok": False, "error": f"no command {command!r}", "status": 2}
         if command == "open":
+            browser.allow(files=bool(arguments.pop("allow_files", False)), private=bool(arguments.pop("allow_private", False)))
             await browser.set_task(arguments.pop("task", None), arguments.pop("budget_tokens", None))
         reply = await asyncio.wait_for(getattr(browser, command)(**arguments), COMMAND_LIMIT_S)
         return {"ok": True, **reply.to_json()}
@@ -265,10 +266,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--idle", type=float, default=IDLE_LIMIT_S)
     parser.add_argument("--headed", action="store_true")
     arguments = parser.parse_args(argv)
+    from pagedigest.integrations.addresses import AddressPolicy
     from pagedigest.integrations.live_browser import LiveBrowser
 
     downloads = sessions_folder() / f"{arguments.session}-downloads"
-    browser = LiveBrowser(headless=not arguments.headed, downloads=downloads)
+    browser = LiveBrowser(headless=not arguments.headed, policy=AddressPolicy(files=False, private=False), downloads=downloads)
     asyncio.run(serve(arguments.session, browser, idle_s=arguments.idle))
 
 

@@ -8,13 +8,14 @@ stopped browser is an error, after which `open` goes on. The command line's sess
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pagedigest.budgets import Budget
 from pagedigest.integrations.acting import ActionRefused
 from pagedigest.integrations.addresses import AddressPolicy
-from pagedigest.integrations.live_digest import packaged_digest
+from pagedigest.integrations.live_digest import PAGE_SHARE, packaged_digest
 from pagedigest.integrations.tabbed_digest import TabbedDigest
 from pagedigest.observation import Action, Observation
 from pagedigest.session import PageDigest
@@ -46,7 +47,7 @@ class Reply:
 class LiveBrowser:
     """One browser, one episode. Not started until the first `open`."""
 
-    def __init__(self, *, task: str = "", budget_tokens: int | None = None, headless: bool = True, policy: AddressPolicy | None = None,
+    def __init__(self, *, task: str = "", budget_tokens: Budget = PAGE_SHARE, headless: bool = True, policy: AddressPolicy | None = None,
                  downloads: Path, timeout_s: float = 15.0) -> None:  # fmt: skip
         self.task, self.budget_tokens, self.headless = task, budget_tokens, headless
         self.policy = policy if policy is not None else AddressPolicy()
@@ -134,6 +135,12 @@ class LiveBrowser:
                 digest.attach(self._pages()[-1])
                 return await self._told(digest.observe(last_action=Action(f"tabs({number}, close=True)")))
         return await self._tab_list(digest)
+
+    def allow(self, *, files: bool = False, private: bool = False) -> None:
+        """Let more addresses be opened from now on."""
+        self.policy = replace(self.policy, files=self.policy.files or files, private=self.policy.private or private)
+        if self._digest is not None:
+            self._digest.policy = self.policy
 
     async def set_task(self, task: str | None, budget_tokens: int | None) -> None:
         """A new task or budget begins a new episode on the same browser."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from pagedigest.budgets import Budget, PageShare
 from pagedigest.integrations.acting import ActionFailed, ActionRefused, ShownElements
 from pagedigest.observation import Action, Observation
 from pagedigest.session import DigestSession, PageDigest
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 """Page logic written once: it yields what Playwright returned, and is sent the value (sync) or the awaited value (async)."""
 
+PAGE_SHARE = PageShare()
 ACTION_TIMEOUT_S = 5.0
 REQUEST_LIMIT_S = 2.0
 """How long a page's own requests are waited for after an action."""
@@ -51,15 +53,16 @@ _SENT, _HANDLED = "performing click action", "click action done"
 _COVERING = re.compile(r"(<[a-zA-Z][^\n]*?>).{0,120}intercepts pointer events")
 
 
-def packaged_digest(*, budget_tokens: int | None = None, layout: str = "in_place") -> PageDigest:
-    """PageDigest with the packaged segmenter and abstractor and the language-model-free selector."""
+def packaged_digest(*, budget_tokens: Budget = PAGE_SHARE, layout: str = "in_place") -> PageDigest:
+    """PageDigest with the packaged segmenter and abstractor and the language-model-free selector; a share of each page by default."""
     from pagedigest.selection import HybridSelector
     from region4web.abstraction import abstractor_by_name
+    from region4web.abstraction_cache import remembered
     from region4web.segmenters import segmenter_by_name
 
     return PageDigest(
         segmenter_by_name("best"),
-        abstractor_by_name("embedded"),
+        remembered(abstractor_by_name("embedded")),
         HybridSelector(),
         budget_tokens=budget_tokens,
         layout="append" if layout == "append" else "in_place",
@@ -69,8 +72,8 @@ def packaged_digest(*, budget_tokens: int | None = None, layout: str = "in_place
 class LiveDigest:
     """What both APIs share: one episode on one page at a time."""
 
-    def __init__(self, page: Any, task: str = "", *, method: PageDigest | None = None, budget_tokens: int | None = None, timeout_s: float = 15.0) -> None:  # fmt: skip
-        if method is not None and budget_tokens is not None:
+    def __init__(self, page: Any, task: str = "", *, method: PageDigest | None = None, budget_tokens: Budget = PAGE_SHARE, timeout_s: float = 15.0) -> None:  # fmt: skip
+        if method is not None and budget_tokens != PAGE_SHARE:
             raise ValueError("budget_tokens is a setting of the method: give one of them")
         self.method = method if method is not None else packaged_digest(budget_tokens=budget_tokens)
         self.session: DigestSession = self.method.start(task)

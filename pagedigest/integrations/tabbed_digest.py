@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +103,29 @@ class TabbedDigest(AsyncPlaywrightDigest):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=REQUEST_LIMIT_S)
 
+    def _capture(self) -> Awaitable[Any]:
+        return self._capture_where_allowed()
+
+    async def _capture_where_allowed(self) -> Any:
+        await self._stay_where_allowed()
+        return await super()._capture()
+
     async def _stay_where_allowed(self) -> None:
-        """A redirect may end where the page itself could not lead: leave it unread."""
-        try:
-            await asyncio.to_thread(self.policy.check, self.page.url)
-        except ActionRefused:
-            await self.page.goto("about:blank")
-            raise
+        """A redirect may end where the page itself could not lead: leave it unread, and frames of the page likewise."""
+        from playwright.async_api import Error
+
+        if self.policy.files and self.policy.private:
+            return
+        for frame in self.page.frames:
+            try:
+                await asyncio.to_thread(self.policy.check, frame.url)
+            except ActionRefused as refusal:
+                if frame == self.page.main_frame:
+                    await self.page.goto("about:blank")
+                    raise
+                self.notes.append(f"a frame was emptied: {refusal}")
+                with contextlib.suppress(Error):  # it went away by itself
+                    await frame.goto("about:blank")
 
     async def _answer(self, dialog: Any) -> None:
         from playwright.async_api import Error
