@@ -170,6 +170,20 @@ def test_lcow_falls_back_when_the_reply_has_no_focused_observation(tree):
     assert parse_contextualisation("## Focused Observation\n\n[END]") is None
 
 
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        (LCoW, "## Reasoning\nsearch\n## Focused Observation\n[6] textbox 'Order number' and the"),
+        (ASH, "info[the box [6] takes a number, and the"),
+    ],
+)
+def test_an_answer_cut_off_at_its_limit_is_used_as_far_as_it_goes_and_counted(tree, module, text):
+    observation = module(ScriptedModel([Completion(text, 90, 20, "truncated: stopped after 20 tokens")])).start("t").observe(tree)
+    assert observation.shown == ("6",)
+    assert observation.usage.counts == {"truncated_answers": 1}
+    assert "fallback" not in observation.trace
+
+
 def test_the_gold_action_is_in_the_prompt_only_as_a_hint_for_training():
     assert "click('7')" not in contextualisation_prompt("t", [], "p")[-1]["content"]
     assert "click('7')" in contextualisation_prompt("t", [], "p", gold_action="click('7')")[-1]["content"]

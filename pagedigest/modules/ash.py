@@ -2,7 +2,8 @@
 
 Enters: instruction, previous action, tree. Leaves: the history of (summary, action) pairs that the paper's ACTOR reads,
 ending with the summary of the current page. The SUMMARIZER gets step-by-step guidance for the kind of page at hand,
-written for web pages in general where the paper's was for WebShop. A failing model shows the whole tree, counted.
+written for web pages in general where the paper's was for WebShop. A summary cut off at its limit is used as far as it
+goes; a failing model shows the whole tree; both are counted.
 """
 
 from __future__ import annotations
@@ -72,11 +73,12 @@ class ASHSession:
         page = "\n".join(lines.text)
         kind = page_kind(tree)
         auxiliary: dict[str, tuple[int, int]] = {}
-        fallback, summary = "", ""
+        fallback, summary, truncated = "", "", False
         try:
             completion = module.model.complete([self._prompt(page, kind, last_action)], max_tokens=module.max_summary_tokens)[0]
             auxiliary["summary"] = (completion.prompt_tokens, completion.completion_tokens)
-            fallback, summary = completion.error, _summary_text(completion.text)
+            truncated = completion.error.startswith("truncated")
+            fallback, summary = "" if truncated else completion.error, _summary_text(completion.text)
         except LanguageModelError as error:
             fallback = str(error)
         ms = {"summary": 1000 * (time.perf_counter() - started)}
@@ -90,7 +92,7 @@ class ASHSession:
         past = self._history[-module.history_steps :] if module.history_steps else []
         blocks = [f"OBSERVATION (earlier page, ids no longer valid)\n{_without_ids(old)}\nACTION {done}" for old, done in past]
         text = "\n".join([*blocks, f"OBSERVATION (current page)\n{summary}"])
-        counts = {"invented_ids": invented} if invented else {}
+        counts = ({"invented_ids": invented} if invented else {}) | ({"truncated_answers": 1} if truncated else {})
         usage = Usage(module.counter.count(text), module.counter.count(page), auxiliary, ms, counts)
         return Observation(text, shown, usage, {"kind": kind})
 

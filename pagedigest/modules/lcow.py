@@ -2,7 +2,8 @@
 
 Enters: task, actions so far, tree. Leaves: the focused observation o_co = f(task, actions, o). With the actor's own
 model this is self-contextualisation; with a model trained by `training.lcow` it is LCoW. The reply holds reasoning
-and a focused observation; one that cannot be read, or is not shorter, shows the whole tree and is counted.
+and a focused observation, which is used as far as it goes when the model did not come to an end; one that cannot be
+read, or is not shorter, shows the whole tree and is counted.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ class LCoWSession:
         lines = tree_lines(tree)
         page = "\n".join(lines.text)
         auxiliary: dict[str, tuple[int, int]] = {}
-        reply, fallback = "", ""
+        reply, fallback, truncated = "", "", False
         try:
             completion = module.model.complete(
                 [contextualisation_prompt(self._task, self._history, page)], max_tokens=module.max_answer_tokens
             )[0]
             auxiliary["contextualisation"] = (completion.prompt_tokens, completion.completion_tokens)
-            reply, fallback = completion.text, completion.error
+            reply, truncated = completion.text, completion.error.startswith("truncated")
+            fallback = "" if truncated else completion.error
         except LanguageModelError as error:
             fallback = str(error)
         focused = None if fallback else parse_contextualisation(reply)
@@ -78,7 +80,7 @@ class LCoWSession:
             )
         text, shown, invented = checked_ids(focused, tree)
         tokens, full_tokens = module.counter.count(text), module.counter.count(page)
-        counts = {"invented_ids": invented} if invented else {}
+        counts = ({"invented_ids": invented} if invented else {}) | ({"truncated_answers": 1} if truncated else {})
         if tokens >= full_tokens:
             whole = full_tree_observation(lines, module.counter, Usage(0, 0, auxiliary, ms, counts | {"not_shorter": 1}))
             return Observation(whole.text, whole.shown, whole.usage, {"fallback": "the rewritten page is not shorter", "reply": reply})
