@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +20,34 @@ import numpy.typing as npt
 from region4web.metrics import IOU_THRESHOLD
 from region4web.skeleton import Skeleton
 
-__all__ = ["VOTE_THRESHOLDS", "consensus_cuts"]
+__all__ = ["VOTE_THRESHOLDS", "Candidates", "best_partition", "candidate_regions", "consensus_cuts"]
 
-VOTE_THRESHOLDS = (0.2, 0.35, 0.5, 0.65, 0.8)
+VOTE_THRESHOLDS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8)
 
 Region = tuple[int, tuple[int, ...]]
 """Its root, and the roots of the regions that it touches from above."""
 
 
-def consensus_cuts(
-    bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float, thresholds: Sequence[float] = VOTE_THRESHOLDS
-) -> list[int]:
-    """Skeleton positions of the roots of the chosen regions, rising, without the page's root."""
-    votes = Counter(tuple((np.flatnonzero(row[1:] >= threshold) + 1).tolist()) for row in probabilities for threshold in thresholds)
+@dataclass(frozen=True)
+class Candidates:
+    """R regions that occur in some vote. `root` (R,); `nested`: roots of the regions right below; `members`: kept nodes, root first.
+
+    `support` (R,): share of the votes that hold a region with IoU >= 0.5.
+    """
+
+    root: npt.NDArray[np.int64]
+    nested: tuple[tuple[int, ...], ...]
+    members: tuple[npt.NDArray[np.int64], ...]
+    support: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+
+def candidate_regions(bones: Skeleton, probabilities: npt.NDArray[np.float32], thresholds: Sequence[float] = VOTE_THRESHOLDS) -> Candidates:
+    """The regions of all votes: each model, and the mean of several, cut at each threshold. `probabilities` (M, K)."""
+    rows = [*probabilities, probabilities.mean(axis=0)] if len(probabilities) > 1 else list(probabilities)
+    votes = Counter(tuple((np.flatnonzero(row[1:] >= threshold) + 1).tolist()) for row in rows for threshold in thresholds)
     regions: dict[Region, int] = {}
     members: list[npt.NDArray[np.int64]] = []
     held: list[list[int]] = []  # regions of each vote
@@ -47,7 +63,34 @@ def consensus_cuts(
                 inside = _members(roots, bones.end) if inside is None else inside
                 members.append(inside[number])
     support = _support(members, held, np.asarray(list(votes.values()), dtype=np.float64), bones.weight)
-    return _best_partition(list(regions), support - region_cost)
+    root_of = np.asarray([root for root, _ in regions], dtype=np.int64)
+    return Candidates(root_of, tuple(nested for _, nested in regions), tuple(members), support)
+
+
+def best_partition(candidates: Candidates, value: npt.NDArray[np.float64]) -> list[int]:
+    """Roots of the partition of the highest total value, rising, without the page's root. `value` (R,)."""
+    best: dict[int, float] = {}
+    choice: dict[int, tuple[int, ...]] = {}
+    for index in np.argsort(-candidates.root, kind="stable").tolist():
+        root, nested = int(candidates.root[index]), candidates.nested[index]
+        total = float(value[index]) + sum(best[below] for below in nested)
+        if root not in best or total > best[root]:
+            best[root], choice[root] = total, nested
+    cuts: list[int] = []
+    todo = list(choice[0])
+    while todo:
+        root = todo.pop()
+        cuts.append(root)
+        todo += choice[root]
+    return sorted(cuts)
+
+
+def consensus_cuts(
+    bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float, thresholds: Sequence[float] = VOTE_THRESHOLDS
+) -> list[int]:
+    """Skeleton positions of the roots of the partition that the votes support most, rising, without the page's root."""
+    candidates = candidate_regions(bones, probabilities, thresholds)
+    return best_partition(candidates, candidates.support - region_cost)
 
 
 def _nested(roots: Sequence[int], end: npt.NDArray[np.int64]) -> list[list[int]]:
@@ -95,21 +138,3 @@ def _support(
     matched.data[:] = 1
     support: npt.NDArray[np.float64] = matched @ (votes / votes.sum())
     return support
-
-
-def _best_partition(regions: list[Region], value: npt.NDArray[np.float64]) -> list[int]:
-    """Roots of the partition of the highest total value, the page's root left out."""
-    best: dict[int, float] = {}
-    choice: dict[int, tuple[int, ...]] = {}
-    for index in sorted(range(len(regions)), key=lambda index: -regions[index][0]):
-        root, nested = regions[index]
-        total = float(value[index]) + sum(best[below] for below in nested)
-        if root not in best or total > best[root]:
-            best[root], choice[root] = total, nested
-    cuts: list[int] = []
-    todo = list(choice[0])
-    while todo:
-        root = todo.pop()
-        cuts.append(root)
-        todo += choice[root]
-    return sorted(cuts)

@@ -17,16 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.axtree import AXTree
-from region4web.consensus import consensus_cuts
+from region4web.boosted_trees import BoostedTrees
+from region4web.consensus import best_partition, candidate_regions, consensus_cuts
 from region4web.errors import MissingExtraError, WeightsError
-from region4web.features import FEATURE_NAMES, PAPER_FEATURE_NAMES, node_features, paper_features
+from region4web.features import FEATURE_NAMES, PAPER_FEATURE_NAMES, NodeFeatures, node_features, paper_features
+from region4web.region_scores import candidate_features, load_region_trees, region_probabilities
 from region4web.regions import Partition
 from region4web.skeleton import Skeleton, skeleton
 
 if TYPE_CHECKING:
     from region4web.edge_model import Ensemble, PaperModel
 
-__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "dissolve_remnants", "divide_oversized", "ensemble_cuts", "weights_folder"]
+__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "dissolve_remnants", "divide_oversized", "ensemble_cuts", "scored_cuts", "weights_folder"]
 
 SHIPPED_WEIGHTS = ("best", "paper")
 PAGE_TO_DIVIDE = 300
@@ -69,25 +71,29 @@ class LearnedSegmenter:
         self.threads = threads
         self.config = _read_config(self.folder / "config.json")
         self._model = _load_model(self.folder, self.config)
+        self._trees = load_region_trees(self.folder / "regions.npz") if self.config.get("region_scores") else None
 
     def cut_probability(self, tree: AXTree) -> npt.NDArray[np.float32]:
         """(N,) probability that the edge above each node is cut, the mean of an ensemble; 0 where no cut is considered."""
-        bones, found = self._probabilities(tree)
+        bones, found, _ = self._probabilities(tree)
         probability = np.zeros(len(tree), dtype=np.float32)
         probability[bones.index] = found.mean(axis=0)
         probability[0] = 0
         return probability
 
     def segment(self, tree: AXTree) -> Partition:
-        bones, found = self._probabilities(tree)
+        bones, found, features = self._probabilities(tree)
         if self.config["variant"] == "paper":
             cuts = (np.flatnonzero(found[0, 1:] >= self.config["threshold"]) + 1).tolist()
-        else:
+        elif self._trees is None:
             cuts = ensemble_cuts(bones, found, region_cost=float(self.config["region_cost"]))
+        else:
+            numbers = features.numbers[bones.index]
+            cuts = scored_cuts(bones, numbers, found, self._trees, region_cost=float(self.config["region_cost"]))
         return Partition.from_cuts(tree, bones.index[cuts].tolist())
 
-    def _probabilities(self, tree: AXTree) -> tuple[Skeleton, npt.NDArray[np.float32]]:
-        """(M, K) of each member for each kept node."""
+    def _probabilities(self, tree: AXTree) -> tuple[Skeleton, npt.NDArray[np.float32], NodeFeatures]:
+        """(M, K) of each member for each kept node, and what it was computed from."""
         import torch
 
         from region4web.edge_model import PaperModel, batch_trees
@@ -95,14 +101,31 @@ class LearnedSegmenter:
         bones = skeleton(tree, int(self.config["smallest"]))
         with torch.inference_mode(), _torch_threads(self.threads):
             if isinstance(self._model, PaperModel):
-                batch = batch_trees([(bones, paper_features(tree))])
-                return bones, self._model.cut_probability(batch, float(self.config["threshold"])).numpy()[None]
-            return bones, self._model.cut_probabilities(batch_trees([(bones, node_features(tree))])).numpy()
+                features = paper_features(tree)
+                batch = batch_trees([(bones, features)])
+                return bones, self._model.cut_probability(batch, float(self.config["threshold"])).numpy()[None], features
+            features = node_features(tree)
+            return bones, self._model.cut_probabilities(batch_trees([(bones, features)])).numpy(), features
 
 
 def ensemble_cuts(bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float) -> list[int]:
     """Skeleton positions at which an ensemble cuts, rising. `probabilities` (M, K)."""
     cuts = consensus_cuts(bones, probabilities, region_cost=region_cost)
+    return dissolve_remnants(bones, divide_oversized(bones, cuts, probabilities.mean(axis=0)))
+
+
+def scored_cuts(
+    bones: Skeleton,
+    numbers: npt.NDArray[np.float32],
+    probabilities: npt.NDArray[np.float32],
+    trees: BoostedTrees,
+    *,
+    region_cost: float,
+) -> list[int]:
+    """Skeleton positions at which an ensemble cuts when `trees` judge the regions that it votes for. `numbers`: features of kept nodes."""
+    candidates = candidate_regions(bones, probabilities)
+    value = region_probabilities(trees, candidate_features(bones, numbers, probabilities, candidates))
+    cuts = best_partition(candidates, value - region_cost)
     return dissolve_remnants(bones, divide_oversized(bones, cuts, probabilities.mean(axis=0)))
 
 

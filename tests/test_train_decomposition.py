@@ -21,13 +21,16 @@ from torch_geometric.loader import DataLoader
 from region4web.axtree import AXNode, AXTree
 from region4web.decomposition import LearnedSegmenter
 from region4web.edge_model import PaperModel
+from region4web.errors import WeightsError
 from region4web.features import paper_features
 from region4web.labels import page_files
-from training import train_decomposition
+from training import decomposition_training
 from training.augmentation import Augmentation
-from training.decomposition_data import context_example, read_examples, site_group, split_by_site
+from training.decomposition_data import context_example, fold_by_site, read_examples, site_group, split_by_site
+from training.decomposition_training import RECIPES, Recipe, focal_loss, train_member
+from training.grafting import Grafting, donors_of
 from training.paper_sharing import shared_logits, shared_tree_data
-from training.train_decomposition import RECIPES, Recipe, focal_loss, main, train_member
+from training.train_decomposition import main
 
 TREE_ROLES = ["generic", "link", "StaticText", "heading", "list", "listitem", "button", "navigation"]
 
@@ -98,33 +101,66 @@ def arguments(shops: Path, out: Path, *more: str) -> list[str]:
     return ["--captures", str(shops / "captures"), "--labels", str(shops / "labels"), "--out", str(out), "--threads", "1", *more]
 
 
-@pytest.mark.parametrize(("variant", "setting"), [("best", "region_cost"), ("paper", "threshold")])
-def test_one_command_leaves_weights_that_load_and_a_full_account(shops: Path, tmp_path: Path, variant: str, setting: str) -> None:
-    main(arguments(shops, tmp_path, "--variant", variant, "--epochs", "2", "--members", "2", "--variations", "1", "--all-pages"))
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert set(metrics) >= {
-        "arguments",
-        "recipe",
-        "commit",
-        "data_sha256",
-        "pages",
-        "parameters",
-        "validation",
-        "test",
-        "test_by_kind",
-        "split",
-        setting,
-    }
-    assert metrics["test_by_kind"]["shop list"]["pages"] == metrics["pages"]["test"]
-    assert len(metrics["history"]) == (2 if variant == "best" else 1)
-    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+ACCOUNT = {"arguments", "recipe", "commit", "data_sha256", "pages", "parameters"}
+
+
+def loads(out: Path, shops: Path) -> bool:
     example = read_examples(page_files(shops / "captures", shops / "labels")[:1], context_example)[0]
-    assert LearnedSegmenter(tmp_path).segment(example.page.tree).roots[0] == 0
+    return LearnedSegmenter(out).segment(example.page.tree).roots[0] == 0
+
+
+def test_one_command_leaves_weights_that_load_and_a_full_account(shops: Path, tmp_path: Path) -> None:
+    few = ("--epochs", "2", "--members", "2", "--folds", "2", "--variations", "1", "--grafts", "1")
+    main(arguments(shops, tmp_path, *few))
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics) >= ACCOUNT | {"region_cost", "cross_validated", "by_fold", "by_kind", "test_pages_of_paper"}
+    assert metrics["by_kind"]["shop list"]["pages"] == metrics["pages"]["cross-validated"] == 24
+    assert [fold["pages"] for fold in metrics["by_fold"]] == [12, 12]
+    assert len(metrics["history"]) == 3  # the first member of the first fold, and those that ship
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert loads(tmp_path, shops)
+    (tmp_path / "regions.npz").write_bytes(b"PK")
+    with pytest.raises(WeightsError, match=r"regions\.npz: region trees missing or damaged"):
+        LearnedSegmenter(tmp_path)
+
+
+def test_the_papers_variant_is_split_chosen_and_measured(shops: Path, tmp_path: Path) -> None:
+    main(arguments(shops, tmp_path, "--variant", "paper", "--epochs", "2", "--all-pages"))
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics) >= ACCOUNT | {"validation", "test", "test_by_kind", "split", "threshold"}
+    assert metrics["test_by_kind"]["shop list"]["pages"] == metrics["pages"]["test"]
+    assert len(metrics["history"]) == 1
+    assert loads(tmp_path, shops)
 
 
 def test_training_learns_to_cut_the_shops(shops: Path, tmp_path: Path) -> None:
-    main(arguments(shops, tmp_path, "--epochs", "40", "--members", "1", "--variations", "0", "--batch-pages", "2", "--dropout", "0"))
-    assert json.loads((tmp_path / "metrics.json").read_text())["test"]["region_f1"] == 1.0
+    given = (
+        "--epochs",
+        "40",
+        "--members",
+        "1",
+        "--folds",
+        "2",
+        "--variations",
+        "0",
+        "--grafts",
+        "0",
+        "--batch-pages",
+        "2",
+        "--dropout",
+        "0",
+    )
+    main(arguments(shops, tmp_path, *given))
+    assert json.loads((tmp_path / "metrics.json").read_text())["cross_validated"]["region_f1"] == 1.0
+
+
+def test_folds_keep_sites_together_and_are_even(shops: Path) -> None:
+    examples = read_examples(page_files(shops / "captures", shops / "labels"), context_example)
+    folds = fold_by_site(examples, 4, seed=3)
+    assert len({(example.group, fold) for example, fold in zip(examples, folds, strict=True)}) == 12
+    assert sorted(folds.count(fold) for fold in range(4)) == [6, 6, 6, 6]
+    with pytest.raises(ValueError, match="12 sites make 2 to 12 folds, found 13"):
+        fold_by_site(examples, 13, seed=0)
 
 
 def test_no_site_is_on_two_sides_of_a_split(shops: Path) -> None:
@@ -168,6 +204,27 @@ def test_a_variation_is_a_tree_of_nodes_of_the_page(page: tuple[AXTree, list[int
     gone = set(range(len(tree))) - set(origin.tolist())
     for cut in gone & set(cuts):  # a cut goes with all it holds, never alone
         assert set(tree.subtree(cut)) <= gone
+
+
+@settings(max_examples=60, deadline=None)
+@given(cut_trees(), st.lists(cut_trees(), min_size=1, max_size=3), st.integers(0, 5))
+def test_a_graft_keeps_what_it_does_not_replace_and_brings_whole_regions(
+    page: tuple[AXTree, list[int]], others: list[tuple[AXTree, list[int]]], seed: int
+) -> None:
+    tree, cuts = page
+    donors = [donor for other, theirs in others for donor in donors_of(other, theirs)]
+    grafted, new_cuts = Grafting(replaced=1.0, inserted=3)(tree, cuts, donors, random.Random(seed))
+    own = [i for i, node in enumerate(grafted.nodes) if not node.id.startswith("graft-")]
+    place = {node.id: i for i, node in enumerate(tree.nodes)}
+    kept = [place[grafted.nodes[i].id] for i in own]
+    assert kept == sorted(kept)
+    for i in set(range(len(tree))) - set(kept):  # only whole cuts go
+        assert any(cut <= i < tree.end[cut] and cut not in kept for cut in cuts)
+    assert {kept[own.index(i)] for i in new_cuts if i in own} == set(cuts) & set(kept)
+    brought = [i for i in new_cuts if i not in own and (grafted.parent[i] in own)]
+    sizes = {(grafted.nodes[i].role, int(grafted.end[i]) - i) for i in brought}
+    assert sizes <= {(donor.role, len(donor)) for donor in donors}
+    assert all(any(root <= i < grafted.end[root] for root in brought) for i in range(len(grafted)) if i not in own)
 
 
 def test_no_probability_no_variation() -> None:
@@ -219,14 +276,14 @@ def test_resuming_gives_the_weights_of_an_uninterrupted_run(shops: Path, tmp_pat
     examples = read_examples(page_files(shops / "captures", shops / "labels"), partial(context_example, variations=1))
     recipe = Recipe(**(vars(RECIPES["best"]) | {"epochs": 3, "batch_pages": 4}))
     whole, _ = train_member(recipe, examples, (), seed=5)
-    write = train_decomposition._write_atomically
+    write = decomposition_training._write_atomically
 
     def write_twice(path: Path, state: dict[str, Any]) -> None:
         write(path, state)
         if len(state["history"]) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(train_decomposition, "_write_atomically", write_twice)
+    monkeypatch.setattr(decomposition_training, "_write_atomically", write_twice)
     checkpoint = tmp_path / "checkpoint.pt"
     with pytest.raises(KeyboardInterrupt):
         train_member(recipe, examples, (), seed=5, checkpoint=checkpoint)

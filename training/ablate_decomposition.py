@@ -26,7 +26,7 @@ from region4web.features import FEATURE_NAMES
 from region4web.labels import page_files
 from training.decomposition_data import Example, context_example, read_examples, split_by_site
 from training.decomposition_scores import THRESHOLDS, choose_and_score, cut_probabilities, cuts_above, score_cuts
-from training.train_decomposition import RECIPES, Recipe, train_member
+from training.decomposition_training import RECIPES, Recipe, train_member
 
 __all__ = ["ROWS", "Row", "main"]
 

@@ -10,8 +10,9 @@ import hashlib
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from region4web.labels import AnnotatedPage, page_files, read_page
 from region4web.regions import Partition
 from region4web.skeleton import Skeleton, skeleton
 from training.augmentation import Augmentation
+from training.grafting import Grafting, donors_of
 
 __all__ = [
     "Example",
@@ -33,11 +35,13 @@ __all__ = [
     "TreeData",
     "context_example",
     "data_checksum",
+    "fold_by_site",
     "read_examples",
     "site_group",
     "split_by_site",
     "tree_batch",
     "tree_data",
+    "with_grafts",
 ]
 
 _SHARED_SUFFIXES = frozenset({"ac", "co", "com", "edu", "gov", "in", "net", "org", "us"})
@@ -53,6 +57,8 @@ class Example:
     bones: Skeleton
     data: tuple[Data, ...]
     """The page itself, then its variations."""
+    grafts: tuple[Data, ...] = ()
+    """The page with regions of other pages."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,26 @@ def context_example(page: AnnotatedPage, *, variations: int = 0, seed: int = 0) 
     return Example(page, site_group(page), gold, bones, tuple(data))
 
 
+def with_grafts(examples: Sequence[Example], count: int, *, seed: int = 0, varied: float = 0.6) -> list[Example]:
+    """The examples with so many grafted pages each; donors are these examples alone. A share of grafts is varied as well."""
+    augment, graft = Augmentation(), Grafting()
+    donors = [donor for example in examples for donor in donors_of(example.page.tree, example.gold.roots[1:])]
+
+    def grafted(example: Example) -> Example:
+        rng = random.Random(f"grafts {seed} {example.page.name}")
+        data = []
+        for _ in range(count):
+            tree, cuts = graft(example.page.tree, example.gold.roots[1:], donors, rng)
+            at = np.asarray(cuts, dtype=np.int64)
+            if rng.random() < varied:
+                tree, origin = augment(tree, cuts, rng)
+                at = np.flatnonzero(np.isin(origin, at))
+            data.append(tree_data(skeleton(tree), node_features(tree), at))
+        return replace(example, grafts=tuple(data))
+
+    return [grafted(example) for example in tqdm(examples, desc="grafts", disable=None)]
+
+
 def site_group(page: AnnotatedPage) -> str:
     """What a page is split by: the registered name of its host without its suffix (`bbc` of www.bbc.co.uk).
 
@@ -133,6 +159,24 @@ def site_group(page: AnnotatedPage) -> str:
     while len(parts) > 2 and len(parts[-1]) <= 2 and parts[-2] in _SHARED_SUFFIXES:
         parts = parts[:-1]
     return parts[-2] if len(parts) > 1 else parts[0]
+
+
+def fold_by_site(examples: Sequence[Example], folds: int, *, seed: int) -> list[int]:
+    """A fold of each example, whole groups together: large groups first, each to the fold with the fewest pages.
+
+    Raises ValueError when there are fewer groups than folds.
+    """
+    sizes = Counter(example.group for example in examples)
+    if not 2 <= folds <= len(sizes):
+        raise ValueError(f"{len(sizes)} sites make 2 to {len(sizes)} folds, found {folds}")
+    names = sorted(sizes)
+    random.Random(seed).shuffle(names)
+    pages = [0] * folds
+    fold_of: dict[str, int] = {}
+    for name in sorted(names, key=lambda name: -sizes[name]):
+        fold_of[name] = min(range(folds), key=lambda fold: pages[fold])
+        pages[fold_of[name]] += sizes[name]
+    return [fold_of[example.group] for example in examples]
 
 
 def split_by_site(examples: Sequence[Example], *, seed: int, validation: float = 0.1, test: float = 0.15) -> Split:

@@ -25,11 +25,14 @@ from training.decomposition_data import Example, tree_batch
 __all__ = [
     "REGION_COSTS",
     "THRESHOLDS",
+    "Probabilities",
+    "by_kind",
     "choose_and_score",
     "cut_probabilities",
     "cuts_above",
     "cuts_by_consensus",
     "figures",
+    "page_scores",
     "score_cuts",
 ]
 
@@ -53,16 +56,21 @@ def cut_probabilities(model: nn.Module, example: Example, threshold: float = 0.5
     return found.numpy()
 
 
+def page_scores(
+    examples: Sequence[Example], probabilities: Sequence[Probabilities], cuts: Callable[[Skeleton, Probabilities], list[int]]
+) -> list[PartitionScore]:
+    """Counts of each page, cut where `cuts` says."""
+    return [
+        score_partition(Partition.from_cuts(example.page.tree, example.bones.index[cuts(example.bones, found)].tolist()), example.gold)
+        for example, found in zip(examples, probabilities, strict=True)
+    ]
+
+
 def score_cuts(
     examples: Sequence[Example], probabilities: Sequence[Probabilities], cuts: Callable[[Skeleton, Probabilities], list[int]]
 ) -> PartitionScore:
     """Counts over pages, cut where `cuts` says."""
-    total = PartitionScore()
-    for example, found in zip(examples, probabilities, strict=True):
-        total += score_partition(
-            Partition.from_cuts(example.page.tree, example.bones.index[cuts(example.bones, found)].tolist()), example.gold
-        )
-    return total
+    return sum(page_scores(examples, probabilities, cuts), PartitionScore())
 
 
 def cuts_above(threshold: float) -> Callable[[Skeleton, Probabilities], list[int]]:
@@ -92,7 +100,7 @@ def choose_and_score(model: nn.Module, validation: Sequence[Example], test: Sequ
         "validation": figures(scores[setting]),
         "test": figures(score_cuts(test, found, decoder(setting))),
         "test_cut_at_mean_of_0.45": figures(score_cuts(test, found, cuts_above(0.45))),
-        "test_by_kind": by_kind(test, found, decoder(setting)),
+        "test_by_kind": by_kind(test, page_scores(test, found, decoder(setting))),
     }
 
 
@@ -102,15 +110,10 @@ def figures(score: PartitionScore) -> dict[str, float]:
     return {name: round(float(getattr(score, name)), 4) for name in names}
 
 
-def by_kind(
-    examples: Sequence[Example], found: Sequence[Probabilities], cuts: Callable[[Skeleton, Probabilities], list[int]]
-) -> dict[str, Any]:
+def by_kind(examples: Sequence[Example], scores: Sequence[PartitionScore]) -> dict[str, Any]:
     """Figures a page kind, and of the locally run applications against all other pages."""
     kinds: dict[str, list[int]] = {}
     for i, example in enumerate(examples):
         kinds.setdefault(example.page.kind, []).append(i)
         kinds.setdefault("(applications)" if example.group.startswith("app-") else "(other pages)", []).append(i)
-    return {
-        kind: {"pages": len(rows)} | figures(score_cuts([examples[i] for i in rows], [found[i] for i in rows], cuts))
-        for kind, rows in sorted(kinds.items())
-    }
+    return {kind: {"pages": len(rows)} | figures(sum((scores[i] for i in rows), PartitionScore())) for kind, rows in sorted(kinds.items())}
