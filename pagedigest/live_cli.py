@@ -41,14 +41,23 @@ def ablate(config: Path, workers: int | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--curves",
+    "curve_files",
+    metavar="FILE.json",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Metrics of a training run whose learning curves are drawn too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Summaries as one JSON object on stdout.")
-def report(folder: Path, as_json: bool) -> None:
-    """Write report.html, report.md and report.tex for the live run in DIR."""
+def report(folder: Path, curve_files: tuple[Path, ...], as_json: bool) -> None:
+    """Write the report of the live run in DIR: report.html with a page an episode, report.md, report.tex, two Parquet files."""
     from pagedigest.evaluation.live import read_episodes
+    from pagedigest.evaluation.live_plots import read_history
     from pagedigest.evaluation.live_report import write_report
     from pagedigest.evaluation.live_statistics import summarise_live
 
-    path = write_report(folder)
+    path = write_report(folder, {str(file): read_history(file) for file in curve_files})
     summaries = summarise_live(read_episodes(folder))
     click.echo(json.dumps({"report": str(path), "summaries": [asdict(s) for s in summaries]}) if as_json else str(path))
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 from pagedigest.evaluation.actions import Call
 from pagedigest.evaluation.sites import RunningSite
-from pagedigest.evaluation.tasks import FinalState, Task
+from pagedigest.evaluation.tasks import FinalState, Task, failed_checks
 from pagedigest.integrations.playwright import ActionFailed, ActionRefused, PlaywrightDigest
 from pagedigest.observation import Action, Observation
 from pagedigest.tokens import TokenCounter, default_counter
 from region4web.axtree import AXTree
 
-__all__ = ["LOGINS", "BrowserEnvironment", "TreeReader", "do_call"]
+__all__ = ["LOGINS", "BrowserEnvironment", "Environment", "TreeReader", "do_call"]
 
 PASSWORD = "password123"
 LOGINS = {
@@ -30,6 +30,27 @@ LOGINS = {
     "wiki": ("/index.php?title=Special:UserLogin", "#wpName1", "#wpPassword1", "#wpLoginAttempt"),
 }
 """Per site: address of the login form, its two fields, its button."""
+
+
+class Environment(Protocol):
+    """Where an episode takes place. `tree` is the page as it is now, `over` whether the agent has ended the episode."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def tree(self) -> AXTree: ...
+
+    @property
+    def over(self) -> bool: ...
+
+    def act(self, call: Call) -> str:
+        """Do one action; what went wrong in one line, '' when nothing did."""
+
+    def failures(self) -> list[str]:
+        """What of the task is not done, [] when it is done."""
+
+    def close(self) -> None: ...
 
 
 def do_call(live: PlaywrightDigest, call: Call) -> str:
@@ -132,6 +153,10 @@ class BrowserEnvironment:
         page = self._live.page
         text = page.evaluate("document.body ? document.body.innerText : ''")
         return FinalState(page.url, text, self.answer, self.infeasible, self.site.database)
+
+    def failures(self) -> list[str]:
+        """Checks of the task that do not hold."""
+        return failed_checks(self.task, self.final_state())
 
     def close(self) -> None:
         self._context.close()

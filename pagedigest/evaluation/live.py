@@ -19,7 +19,9 @@ from typing import Any
 
 from pagedigest.evaluation import sites
 from pagedigest.evaluation.actors import Actor, LLMActor, OracleActor, RandomActor
+from pagedigest.evaluation.environment import BrowserEnvironment, Environment
 from pagedigest.evaluation.live_episode import Episode, Job, run_episode
+from pagedigest.evaluation.recorded import Recorded, Recorder, Recording
 from pagedigest.evaluation.tasks import Task, load_tasks
 from pagedigest.observation import ObservationModule
 from region4web.errors import CaptureError, LanguageModelError
@@ -36,7 +38,8 @@ class RunConfig:
     """What to run. `modules` are names of `systems`, `NAME@TOKENS` for one held to a budget, `NAME` at its natural length.
 
     `actors` are `oracle`, `random`, or a language model by name (`openai:MODEL@BASE_URL`); `module_model` serves modules that
-    ask one. Prices are per million tokens; `cost_limit` in the same currency stops the run, what is done stays.
+    ask one. `recordings` is a folder: the oracle, whose way does not depend on what it reads, goes it once in the browser, and every
+    other method is shown the pages recorded then. Prices are per million tokens; `cost_limit` in the same currency stops the run, what is done stays.
     """
 
     out: Path
@@ -55,6 +58,7 @@ class RunConfig:
     cost_limit: float | None = None
     segmenter: str = "best"
     abstractor: str = "embedded"
+    recordings: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("tasks", "modules", "actors", "seeds"):
@@ -83,6 +87,8 @@ def load_config(path: Path) -> RunConfig:
         if name in values and not isinstance(values[name], tuple):
             raise ValueError(f"{path}: {name} must be a list")
     values["out"] = path.parent / str(values["out"])
+    if "recordings" in values:
+        values["recordings"] = path.parent / str(values["recordings"])
     values["tasks"] = tuple(path.parent / str(t) for t in values["tasks"])
     return RunConfig(**values)
 
@@ -165,11 +171,12 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
             for attempt in range(INFRASTRUCTURE_RETRIES + 1):
                 trace.clear()
                 try:
-                    site = sites.start(task.site, worker)
-                    sites.reset(task.site, worker)
+                    environment = _environment(config, browser, task, job, worker)
                     episode = run_episode(
-                        browser, task, site, modules[job.module], actors[job.actor], seed=job.seed, max_steps=config.max_steps, trace=trace
+                        environment, modules[job.module], actors[job.actor], seed=job.seed, max_steps=config.max_steps, trace=trace
                     )
+                    if isinstance(environment, Recorder) and episode.success:
+                        environment.recording().write(_recording_path(config, task))
                     break
                 except (CaptureError, Error, sites.SiteError, LanguageModelError) as error:
                     reason = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
@@ -187,6 +194,24 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
         for name in {tasks[job.task].site for job in jobs}:
             if worker:  # the first worker's servers are those of `scripts/sites.py start`
                 sites.stop(name, worker)
+
+
+def _environment(config: RunConfig, browser: Any, task: Task, job: Job, worker: int) -> Environment:
+    """A page in the browser, or where the oracle has been before and the run keeps recordings, what it saw then."""
+    recorded = config.recordings is not None and job.actor == "oracle"
+    if recorded and (path := _recording_path(config, task)).is_file():
+        recording = Recording.read(path)
+        if recording.task == task:
+            return Recorded(recording)
+    site = sites.start(task.site, worker)
+    sites.reset(task.site, worker)
+    environment = BrowserEnvironment(browser, task, site)
+    return Recorder(environment) if recorded else environment
+
+
+def _recording_path(config: RunConfig, task: Task) -> Path:
+    assert config.recordings is not None
+    return config.recordings / f"{task.id}.pickle.gz"
 
 
 def _not_run(job: Job, task: Task, reason: str) -> Episode:

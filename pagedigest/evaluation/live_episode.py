@@ -1,6 +1,6 @@
 """One episode of a live run: from a task's start page to the actor's end, its numbers and every step.
 
-Enters: a browser, a task, a running site, a method, an actor. Leaves: an `Episode` and the trace of its steps.
+Enters: an environment with its task, a method, an actor. Leaves: an `Episode` and the trace of its steps.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Any
 
 from pagedigest.evaluation.actors import Actor
 from pagedigest.evaluation.attribution import SolutionProgress, hiding_stage
-from pagedigest.evaluation.environment import BrowserEnvironment
-from pagedigest.evaluation.sites import RunningSite
-from pagedigest.evaluation.tasks import Task, failed_checks
+from pagedigest.evaluation.environment import Environment
 from pagedigest.observation import Action, ObservationModule
 
 __all__ = ["Episode", "Job", "run_episode"]
@@ -60,6 +58,7 @@ class Episode:
     seconds: float
     cost: float = 0.0
     hidden: Mapping[str, int] = field(default_factory=dict)
+    view_all_tokens: int = 0
 
     @property
     def key(self) -> str:
@@ -67,13 +66,13 @@ class Episode:
         return Job(self.module, self.actor, self.task, self.seed).key
 
 
-def run_episode(browser: Any, task: Task, site: RunningSite, module: ObservationModule, actor: Actor, *, seed: int, max_steps: int, trace: list[dict[str, Any]]) -> Episode:  # fmt: skip
-    """One episode from the task's start to the actor's end or the step cap. `trace` receives every step.
+def run_episode(environment: Environment, module: ObservationModule, actor: Actor, *, seed: int, max_steps: int, trace: list[dict[str, Any]]) -> Episode:  # fmt: skip
+    """One episode from the task's start to the actor's end or the step cap; closes the environment. `trace` receives every step.
 
     An answer that asks to see more (`view_all` and the like) takes no step of the environment; each counts as a step.
     """
     started = time.monotonic()
-    environment = BrowserEnvironment(browser, task, site)
+    task = environment.task
     try:
         session = module.start(task.intent)
         progress = SolutionProgress(task)
@@ -85,7 +84,7 @@ def run_episode(browser: Any, task: Task, site: RunningSite, module: Observation
         tokens: list[int] = []
         actor_tokens = [0, 0]
         auxiliary: dict[str, list[int]] = {}
-        views = selections = full = 0
+        views = selections = full = view_all_tokens = 0
         observe_ms = 0.0
         for _ in range(max_steps):
             tree = environment.tree
@@ -94,6 +93,7 @@ def run_episode(browser: Any, task: Task, site: RunningSite, module: Observation
             observe_ms += 1000 * (time.perf_counter() - began)
             usage = observation.usage
             tokens.append(usage.tokens)
+            view_all_tokens += usage.tokens if last is not None and last.text.startswith("view_all") else 0
             full += usage.full_tokens
             selections += int(observation.trace.get("event") == "opened")
             for purpose, spent in usage.auxiliary_tokens.items():
@@ -129,7 +129,7 @@ def run_episode(browser: Any, task: Task, site: RunningSite, module: Observation
                 break
         else:
             stage, reason = "actor", f"not finished after {max_steps} steps"
-        failed = failed_checks(task, environment.final_state())
+        failed = environment.failures()
         success = not failed and not stage
         if failed and not stage:
             stage, reason = "actor", "; ".join(failed)
@@ -138,7 +138,7 @@ def run_episode(browser: Any, task: Task, site: RunningSite, module: Observation
         return Episode(
             module.name, actor.name, task.id, seed, task.site, success, len(tokens), stage, reason[:400], tuple(tokens), full, (actor_tokens[0], actor_tokens[1]),
             {k: (v[0], v[1]) for k, v in auxiliary.items()}, views, selections, round(observe_ms, 1), round(time.monotonic() - started, 2),
-            hidden=hidden,
+            hidden=hidden, view_all_tokens=view_all_tokens,
         )  # fmt: skip
     finally:
         environment.close()

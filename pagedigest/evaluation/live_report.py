@@ -1,27 +1,30 @@
-"""The report of a live run: one HTML file with tables, plots and every episode's trace; tables as Markdown and LaTeX.
+"""The report of a live run: one HTML file with tables and plots, a page an episode with its steps, tables for papers and other tools.
 
-Enters: a run's folder. Leaves: `report.html`, `report.md`, `report.tex` in it. All text of pages and models is escaped.
+Enters: a run's folder. Leaves in it: `report.html`, `episodes/`, `report.md`, `report.tex`, two Parquet files. All text of pages and models
+is escaped.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagedigest.evaluation.live import read_episodes, read_traces
-from pagedigest.evaluation.live_episode import Episode
+from pagedigest.evaluation.attribution import STAGES
+from pagedigest.evaluation.live import read_episodes, read_traces, trace_path
+from pagedigest.evaluation.live_episode import Episode, Job
+from pagedigest.evaluation.live_export import write_parquet
+from pagedigest.evaluation.live_plots import History, learning_curves, live_plots
 from pagedigest.evaluation.live_statistics import Difference, LiveSummary, paired_success, summarise_live
 
-__all__ = ["latex_table", "live_table", "markdown_table", "write_report"]
+__all__ = ["latex_table", "live_table", "markdown_table", "stage_table", "write_report"]
 
 COLUMNS = (
     "module", "actor", "episodes", "success", "95 % interval", "tokens/step mean", "median", "tokens/task", "of full tree", "view_all", "selections/task",
     "steps", "ms/step", "cost/task", "failed at",
 )  # fmt: skip
+STAGE_COLUMNS = ("module", "actor", *STAGES)
 
 
 def live_table(summaries: Sequence[LiveSummary]) -> list[tuple[str, ...]]:
@@ -48,6 +51,17 @@ def live_table(summaries: Sequence[LiveSummary]) -> list[tuple[str, ...]]:
     ]
 
 
+def stage_table(summaries: Sequence[LiveSummary]) -> list[tuple[str, ...]]:
+    """Per module and actor, as `failed / hidden`: episodes that failed at a stage, and elements of reference solutions that it hid at first."""
+    rows = []
+    for s in summaries:
+        cells = [
+            f"{s.failures.get(stage, 0)} / {s.hidden[stage]}" if stage in s.hidden else str(s.failures.get(stage, 0)) for stage in STAGES
+        ]
+        rows.append((s.module, s.actor, *cells))
+    return rows
+
+
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     escaped = [[cell.replace("|", "\\|") for cell in row] for row in (columns, *rows)]
@@ -67,8 +81,8 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def write_report(folder: Path) -> Path:
-    """Write the report of a run. Raises ValueError when the folder holds no episode."""
+def write_report(folder: Path, curves: Mapping[str, History] | None = None) -> Path:
+    """Write the report of a run, `curves` being histories of training runs by name. Raises ValueError when the folder holds no episode."""
     from jinja2 import Environment, PackageLoader
 
     episodes = read_episodes(folder)
@@ -78,17 +92,34 @@ def write_report(folder: Path) -> Path:
     rows = live_table(summaries)
     sites = sorted({e.site for e in episodes})
     per_site = [(site, live_table(summarise_live([e for e in episodes if e.site == site]))) for site in sites]
-    differences = _differences(episodes, summaries)
     run = json.loads((folder / "run.json").read_text()) if (folder / "run.json").is_file() else {}
-    template = Environment(loader=PackageLoader("pagedigest"), autoescape=True).get_template("live_report.html.j2")
-    html = template.render(
-        title=folder.resolve().name, run=run, columns=COLUMNS, rows=rows, per_site=per_site, differences=differences, plots=_plots(summaries, episodes),
-        traces=sorted(read_traces(folder), key=lambda t: (t["job"]["task"], t["job"]["module"], t["job"]["actor"], t["job"]["seed"])),
+    templates = Environment(loader=PackageLoader("pagedigest"), autoescape=True)
+    listed = _write_episode_pages(folder, templates)
+    html = templates.get_template("live_report.html.j2").render(
+        title=folder.resolve().name, run=run, columns=COLUMNS, rows=rows, per_site=per_site, differences=_differences(episodes, summaries),
+        stage_columns=STAGE_COLUMNS, stages=stage_table(summaries), plots=live_plots(summaries, episodes) + learning_curves(curves or {}), listed=listed,
     )  # fmt: skip
     (folder / "report.html").write_text(html, encoding="utf-8")
-    (folder / "report.md").write_text(markdown_table(COLUMNS, rows) + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(
+        markdown_table(COLUMNS, rows) + "\n\n" + markdown_table(STAGE_COLUMNS, stage_table(summaries)) + "\n", encoding="utf-8"
+    )
     (folder / "report.tex").write_text(latex_table(COLUMNS, rows) + "\n", encoding="utf-8")
+    write_parquet(folder)
     return folder / "report.html"
+
+
+def _write_episode_pages(folder: Path, templates: Any) -> list[dict[str, Any]]:
+    """One page an episode in `episodes/`; what the report lists of each, in order."""
+    pages = folder / "episodes"
+    pages.mkdir(exist_ok=True)
+    template = templates.get_template("live_episode.html.j2")
+    listed = []
+    for trace in read_traces(folder):
+        job = Job(**trace["job"])
+        name = trace_path(pages, job).name.removesuffix(".json.gz") + ".html"
+        (pages / name).write_text(template.render(t=trace), encoding="utf-8")
+        listed.append({"job": trace["job"], "episode": trace["episode"], "steps": len(trace["steps"]), "page": f"episodes/{name}"})
+    return sorted(listed, key=lambda entry: tuple(str(entry["job"][k]) for k in ("task", "module", "actor", "seed")))
 
 
 def _differences(episodes: Sequence[Episode], summaries: Sequence[LiveSummary]) -> list[Difference]:
@@ -98,58 +129,3 @@ def _differences(episodes: Sequence[Episode], summaries: Sequence[LiveSummary]) 
         modules = [s.module for s in summaries if s.actor == actor]
         found.extend(d for other in modules[1:] if (d := paired_success(episodes, other, modules[0], actor)) is not None)
     return found
-
-
-def _plots(summaries: Sequence[LiveSummary], episodes: Sequence[Episode]) -> list[tuple[str, str]]:
-    """(caption, PNG in base64): success against tokens, success by site, what tokens were spent on."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    plots = []
-    labels = [f"{s.module}\n{s.actor}" for s in summaries]
-    figure, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for s, label in zip(summaries, labels, strict=True):
-        low, high = s.success_interval
-        axes.errorbar(s.tokens_task_mean, s.success, yerr=[[max(0.0, s.success - low)], [max(0.0, high - s.success)]], fmt="o", capsize=3)
-        axes.annotate(label, (s.tokens_task_mean, s.success), xytext=(6, 4), textcoords="offset points", fontsize=8)
-    axes.set(xlabel="tokens a task", ylabel="success (Wilson 95 %)", xscale="log", ylim=(-0.02, 1.05))
-    axes.grid(alpha=0.3)
-    plots.append(("Success against tokens", _png(figure)))
-
-    sites = sorted({e.site for e in episodes})
-    figure, axes = plt.subplots(figsize=(7.5, 4.0), layout="constrained")
-    width = 0.8 / max(1, len(summaries))
-    for k, s in enumerate(summaries):
-        shares = []
-        for site in sites:
-            ran = [e.success for e in episodes if (e.module, e.actor, e.site) == (s.module, s.actor, site) and e.stage != "infrastructure"]
-            shares.append(sum(ran) / len(ran) if ran else 0.0)
-        axes.bar([i + k * width for i in range(len(sites))], shares, width, label=labels[k].replace("\n", ", "))
-    axes.set_xticks([i + 0.4 - width / 2 for i in range(len(sites))], sites)
-    axes.set(ylabel="success", ylim=(0, 1.05))
-    axes.legend(fontsize=7, ncols=2)
-    plots.append(("Success by site", _png(figure)))
-
-    figure, axes = plt.subplots(figsize=(7.5, 0.6 + 0.5 * len(summaries)), layout="constrained")
-    left = [0.0] * len(summaries)
-    for name, values in (
-        ("actor", [s.actor_tokens_task for s in summaries]),
-        ("selection", [s.selection_tokens_task for s in summaries]),
-        ("other auxiliary calls", [s.other_auxiliary_tokens_task for s in summaries]),
-    ):
-        axes.barh([label.replace("\n", ", ") for label in labels], values, left=left, label=name)
-        left = [a + b for a, b in zip(left, values, strict=True)]
-    axes.set(xlabel="tokens a task")
-    axes.legend(fontsize=7)
-    axes.invert_yaxis()
-    plots.append(("What tokens were spent on", _png(figure)))
-    plt.close("all")
-    return plots
-
-
-def _png(figure: Any) -> str:
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110)
-    return base64.b64encode(out.getvalue()).decode()

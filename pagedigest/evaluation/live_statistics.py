@@ -23,7 +23,9 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class LiveSummary:
-    """One module with one actor. Tokens per step are of observations; `tokens_task` sums everything a task spent."""
+    """One module with one actor. Tokens per step are of observations; `tokens_task` sums everything a task spent, of which
+    `view_all_tokens_task` are those of observations that answered `view_all`. `hidden` counts elements of reference solutions by what hid them at first.
+    """
 
     module: str
     actor: str
@@ -36,6 +38,7 @@ class LiveSummary:
     tokens_task_mean: float
     share_of_full: float
     actor_tokens_task: float
+    view_all_tokens_task: float
     selection_tokens_task: float
     other_auxiliary_tokens_task: float
     view_all_rate: float
@@ -45,6 +48,7 @@ class LiveSummary:
     seconds_task: float
     cost_task: float
     failures: Mapping[str, int]
+    hidden: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ def _summary(module: str, actor: str, group: Sequence[Episode]) -> LiveSummary:
         tokens_task_mean=spent / per_task,
         share_of_full=observation / full if full else 0.0,
         actor_tokens_task=(actor_tokens or observation) / per_task,
+        view_all_tokens_task=sum(e.view_all_tokens for e in ran) / per_task,
         selection_tokens_task=selection / per_task,
         other_auxiliary_tokens_task=other / per_task,
         view_all_rate=sum(e.view_all > 0 for e in ran) / per_task,
@@ -129,4 +134,5 @@ def _summary(module: str, actor: str, group: Sequence[Episode]) -> LiveSummary:
         seconds_task=sum(e.seconds for e in ran) / per_task,
         cost_task=sum(e.cost for e in ran) / per_task,
         failures=dict(Counter(e.stage for e in group if not e.success)),
+        hidden=dict(sum((Counter(e.hidden) for e in ran), Counter())),
     )

@@ -6,6 +6,7 @@ virtual environments of their own, the tracker and the wiki from Debian packages
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["DATABASE", "SITES", "Site", "SiteError", "last_line"]
+__all__ = ["DATABASE", "SITES", "Site", "SiteError", "last_line", "recipe_checksum"]
 
 SITE_DATA = Path(__file__).resolve().parents[2] / "data" / "sites"
 DATABASE = "db.sqlite3"
@@ -60,6 +61,14 @@ def last_line(log: Path) -> str:
     """The end of a log, for an error message."""
     lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
     return lines[-1][:200] if lines else "the log is empty"
+
+
+def recipe_checksum(name: str) -> str:
+    """Of the files that a site is filled from: tasks hold on no other content."""
+    digest = hashlib.sha256()
+    for path in (SITE_DATA / "texts.py", *sorted(p for p in (SITE_DATA / name).rglob("*") if p.is_file() and "__pycache__" not in p.parts)):
+        digest.update(path.relative_to(SITE_DATA).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _install_shop(home: Path) -> None:

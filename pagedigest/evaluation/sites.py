@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagedigest.evaluation.site_recipes import DATABASE, SITES, Site, SiteError, last_line
+from pagedigest.evaluation.site_recipes import DATABASE, SITES, Site, SiteError, last_line, recipe_checksum
 
 __all__ = ["SITES", "RunningSite", "SiteError", "install", "reset", "running_site", "sites_root", "start", "stop"]
 
@@ -49,14 +49,18 @@ def sites_root() -> Path:
 def install(name: str, progress: Callable[[str], None] = lambda line: None) -> None:
     """Install and fill a site, and take the snapshot that `reset` restores. Nothing is done when it is installed.
 
-    A half-finished installation is removed first. Raises SiteError.
+    A half-finished installation, and one from other seeds than those of this checkout, is removed first. Raises SiteError.
     """
     site = _site(name)
     home = _home(site)
     marker = home / "installed.json"
+    checksum = recipe_checksum(name)
     if marker.is_file():
-        progress(f"{name}: installed already")
-        return
+        if json.loads(marker.read_text()).get("recipe") == checksum:
+            progress(f"{name}: installed already")
+            return
+        progress(f"{name}: was installed from other seeds; removing it")
+        stop(name)
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     started = time.monotonic()
@@ -64,7 +68,7 @@ def install(name: str, progress: Callable[[str], None] = lambda line: None) -> N
     site.install(home)
     if site.stateful:
         _copy_database(home / "app" / DATABASE, home / "snapshot.sqlite3")
-    marker.write_text(json.dumps({"site": name, "seconds": round(time.monotonic() - started, 1)}) + "\n")
+    marker.write_text(json.dumps({"site": name, "seconds": round(time.monotonic() - started, 1), "recipe": checksum}) + "\n")
     progress(f"{name}: installed and filled in {time.monotonic() - started:.0f} s")
 
 
