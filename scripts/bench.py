@@ -76,6 +76,43 @@ def measured_stages(size: int, segmenter_name: str, repeats: int) -> dict[str, A
     }
 
 
+def against_node_by_node(size: int) -> dict[str, float]:
+    """How many times longer the networks take when they are run one node at a time, on one page of this size."""
+    import torch
+    from node_by_node import context_node_by_node, paper_node_by_node
+    from synthetic import synthetic_page
+
+    from region4web import AXTree
+    from region4web.decomposition import LearnedSegmenter
+
+    torch.set_num_threads(1)
+    tree = AXTree.from_snapshot(synthetic_page(size))
+    best: Any = LearnedSegmenter("best")
+    paper: Any = LearnedSegmenter("paper")
+
+    def best_slow() -> None:
+        for member in best._model.members:
+            context_node_by_node(member, tree)
+
+    def paper_slow() -> None:
+        paper_node_by_node(paper._model, tree, float(paper.config["threshold"]))
+
+    return {
+        "best": round(_milliseconds(best_slow, 1) / _milliseconds(lambda: best.segment(_fresh(tree)), 3), 1),
+        "paper": round(_milliseconds(paper_slow, 1) / _milliseconds(lambda: paper.segment(_fresh(tree)), 3), 1),
+    }
+
+
+def _milliseconds(call: Callable[[], Any], repeats: int) -> float:
+    """Processor time of the fastest of some calls."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        call()
+        times.append(1000 * (time.process_time() - start))
+    return min(times)
+
+
 def _fresh(tree: Any) -> Any:
     """The same tree without what earlier calls computed and kept."""
     from region4web import AXTree
@@ -101,7 +138,7 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def table(results: list[dict[str, Any]], ratios: dict[str, float]) -> str:
+def table(results: list[dict[str, Any]], ratios: dict[str, float], slower: dict[str, float]) -> str:
     """The Markdown report."""
     head = "| nodes | regions | " + " | ".join(f"{name} ms" for name in STAGES) + " | peak MB | text tokens | whole tree tokens |"
     lines = ["# Time and memory against nodes", "", __doc__.split("\n\n")[2].strip(), "", head, "|" + "---|" * (len(STAGES) + 5)]
@@ -117,6 +154,10 @@ def table(results: list[dict[str, Any]], ratios: dict[str, float]) -> str:
             + ", ".join(f"{name} {ratio:.1f} times" for name, ratio in ratios.items())
             + ".",
         ]
+    lines += [
+        "",
+        "Decomposition node by node, in the same run: " + ", ".join(f"{name} {r:,.0f} times slower" for name, r in slower.items()) + ".",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -163,6 +204,14 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def _in_its_own_process(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if done.returncode:
+        sys.exit(f"bench.py: {' '.join(arguments)} failed: {done.stderr.strip().splitlines()[-1]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", default=SIZES, help=f"nodes, separated by commas (default {SIZES})")
@@ -170,7 +219,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each stage, the best counts (default 3)")
     parser.add_argument("--out", type=Path, default=Path("output/bench"), help="folder for bench.md, bench.json and bench.png")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--node-by-node", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
+    if options.node_by_node is not None:
+        print(json.dumps(against_node_by_node(options.node_by_node)))
+        return
     if options.one is not None:
         print(json.dumps(measured_stages(options.one, options.segmenter, options.repeats)))
         return
@@ -178,12 +231,9 @@ def main(argv: list[str] | None = None) -> None:
 
     results = []
     for size in tqdm(sorted({int(s) for s in options.sizes.split(",")}), unit="page", disable=None):
-        command = [sys.executable, __file__, "--one", str(size), "--segmenter", options.segmenter, "--repeats", str(options.repeats)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        if done.returncode:
-            sys.exit(f"bench.py: {size} nodes failed: {done.stderr.strip().splitlines()[-1]}")
-        results.append(json.loads(done.stdout.splitlines()[-1]))
+        results.append(_in_its_own_process("--one", str(size), "--segmenter", options.segmenter, "--repeats", str(options.repeats)))
     ratios = growth(results)
+    slower = _in_its_own_process("--node-by-node", str(_base(results)["nodes"]))
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
     ).stdout.strip()
@@ -196,9 +246,9 @@ def main(argv: list[str] | None = None) -> None:
         "machine": platform.machine(),
     }
     (options.out / "bench.json").write_text(
-        json.dumps({"about": about, "growth": ratios, "sizes": results}, indent=1) + "\n", encoding="utf-8"
+        json.dumps({"about": about, "growth": ratios, "node_by_node": slower, "sizes": results}, indent=1) + "\n", encoding="utf-8"
     )
-    report = table(results, ratios)
+    report = table(results, ratios, slower)
     (options.out / "bench.md").write_text(report, encoding="utf-8")
     plot(results, options.out / "bench.png")
     print(report)

@@ -55,9 +55,14 @@ def test_every_stage_is_measured() -> None:
     assert list(result["ms"]) == list(result["peak_mb"]) == list(bench.STAGES)
     assert all(ms > 0 for ms in result["ms"].values())
     assert result["tokens"] <= 4000 < result["full_tokens"]
-    report = bench.table([result, {**result, "nodes": 100_000}], {"diff": 3.0})
+    report = bench.table([result, {**result, "nodes": 100_000}], {"diff": 3.0}, {"best": 5.4, "paper": 50})
     assert "| 100,000 |" in report
+    assert "best 5 times slower, paper 50 times slower" in report
     assert "diff 3.0 times" in report
+
+
+def test_the_networks_are_compared_with_one_node_at_a_time() -> None:
+    assert set(bench.against_node_by_node(300)) == {"best", "paper"}
 
 
 def test_growth_compares_the_largest_page_with_the_one_of_2500_nodes() -> None:
