@@ -168,6 +168,9 @@ class _Length(click.ParamType[int | str]):
     help="Language model of the methods that ask one: openai:MODEL@BASE_URL, transformers:FOLDER or recorded:FILE.",
 )
 @click.option("--record", type=click.Path(path_type=Path), help="Keep the model's answers in this file, and answer from it what it holds.")
+@click.option(
+    "--answer-tokens", metavar="N", type=_BUDGET, help="Most tokens of one answer of the model; each method's own limit by default."
+)
 @segmenter_option
 @abstractor_option
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that share the work.")
@@ -188,6 +191,7 @@ def replay(
     budgets: tuple[int | str, ...],
     model: str | None,
     record: Path | None,
+    answer_tokens: int | None,
     segmenter: str,
     abstractor: str,
     workers: int,
@@ -216,6 +220,8 @@ def replay(
         raise click.UsageError("--modules needs at least one name")
     if record is not None and model is None:
         raise click.UsageError("--record keeps the answers of --model; name one")
+    if answer_tokens is not None and model is None:
+        raise click.UsageError("--answer-tokens bounds the answers of --model; name one")
     for path in (csv_path, plot_path):
         if path is not None and not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: its folder does not exist; make it first")
@@ -224,7 +230,13 @@ def replay(
         raise ValueError(f"{', '.join(map(str, files))}: no steps")
     lengths = [None if length == "natural" else int(length) for length in budgets] or [None]
     comparison = Comparison(
-        tuple(wanted), tuple(dict.fromkeys(lengths)), segmenter, abstractor, model or "", "" if record is None else str(record)
+        names=tuple(wanted),
+        budgets=tuple(dict.fromkeys(lengths)),
+        segmenter=segmenter,
+        abstractor=abstractor,
+        model=model or "",
+        record="" if record is None else str(record),
+        answer_tokens=answer_tokens or 0,
     )
     with tqdm(total=total, unit="step", file=sys.stderr, disable=None, leave=False) as progress:
         runs = compare(comparison, files, folder, workers=workers, on_steps=lambda count: progress.update(count) and None)

@@ -17,6 +17,7 @@ from importlib.resources import files
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from pagedigest.evaluation.replay import episode_results, episodes
 from pagedigest.evaluation.report import ReplayRun
@@ -27,7 +28,7 @@ from pagedigest.evaluation.systems import Parts, default_parts, system_by_name
 from pagedigest.evaluation.vectors import RecordedVectors
 from pagedigest.observation import ObservationModule
 from pagedigest.selection import HybridSelector
-from region4web.language_models import LanguageModel, RecordedModel, language_model_by_name
+from region4web.language_models import Completion, LanguageModel, Prompt, RecordedModel, language_model_by_name
 
 __all__ = ["Comparison", "compare"]
 
@@ -43,7 +44,8 @@ WAITING = 3
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared and with which parts. `model` and `record` as on the command line, '' for none."""
+    """What is compared and with which parts. `model` and `record` as on the command line, '' for none; `answer_tokens` bounds
+    every answer of the model, 0: each method's own limit."""
 
     names: tuple[str, ...]
     budgets: tuple[int | None, ...]
@@ -51,6 +53,7 @@ class Comparison:
     abstractor: str = "embedded"
     model: str = ""
     record: str = ""
+    answer_tokens: int = 0
 
     def __post_init__(self) -> None:
         if not self.names or not self.budgets:
@@ -65,7 +68,18 @@ class Comparison:
         if not self.model:
             return None
         model = language_model_by_name(self.model)
+        if self.answer_tokens:
+            model = _ShortAnswers(model, self.answer_tokens)
         return RecordedModel(self.record, model) if self.record else model
+
+
+@dataclass(frozen=True)
+class _ShortAnswers:
+    model: LanguageModel
+    answer_tokens: int
+
+    def complete(self, prompts: Sequence[Prompt], *, max_tokens: int, schema: Mapping[str, Any] | None = None) -> list[Completion]:
+        return self.model.complete(prompts, max_tokens=min(max_tokens, self.answer_tokens), schema=schema)
 
 
 def compare(
@@ -244,6 +258,7 @@ def _settings(comparison: Comparison, paths: Sequence[str | os.PathLike[str]]) -
         "segmenter": comparison.segmenter,
         "abstractor": comparison.abstractor,
         "model": comparison.model,
+        "answer_tokens": comparison.answer_tokens,
         "weights": _weights_checksum(),
         "steps": {Path(path).name: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths},
     }
