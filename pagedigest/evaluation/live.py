@@ -160,7 +160,10 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
     modules = {name: _module(config, name) for name in config.modules}
     actors = {name: _actor(name) for name in config.actors}
     spent = sum(e.cost for e in read_episodes(config.out))
-    with sync_playwright() as playwright, (config.out / f"episodes-{worker}.jsonl").open("a", encoding="utf-8") as out:
+    written = config.out / f"episodes-{worker}.jsonl"
+    cut_off = written.is_file() and not written.read_bytes().endswith(b"\n")  # by an interruption; the next line must not join it
+    with sync_playwright() as playwright, written.open("a", encoding="utf-8") as out:
+        out.write("\n" * cut_off)
         browser = launch(playwright)
         for job in tqdm(jobs, desc=f"episodes (worker {worker})", disable=None):
             if config.cost_limit is not None and spent >= config.cost_limit:
