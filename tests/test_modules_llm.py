@@ -98,6 +98,8 @@ def test_a_pruned_line_keeps_what_its_format_says(tree, pruned, expected):
         ("<answer>(8, 400)</answer>", [(8, 12)]),
         ("<answer>(0, 400000)", [(1, 12)]),
         ("<answer>(40, 50)</answer>", []),
+        ("<think>the form</think>lines 2 to 4 and 9", [(2, 4), (9, 9)]),
+        ("1. The page holds a log-in form.\n2. It has 2 fields.", []),
         ("<think>lines 3 to 5</think> nothing fits", []),
         ("", []),
     ],

@@ -35,6 +35,7 @@ __all__ = [
 
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
 _RANGE = re.compile(r"[\(\[]\s*(\d{1,9})\s*(?:,|-|:|\u2013)\s*(\d{1,9})\s*[\)\]]|(\d{1,9})\s*(?:-|\u2013|to|\.\.)\s*(\d{1,9})|(\d{1,9})")
+_NOTHING_BUT_RANGES = re.compile(r"(?:[\s\d,;:.()\[\]\u2013-]|\b(?:to|and|lines?)\b)*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -179,10 +180,13 @@ def parse_line_ranges(answer: str, first: int, last: int) -> list[tuple[int, int
     """Inclusive line ranges of an answer, clipped to first..last; [] when it names no line there.
 
     Read are `(3, 7)`, `[3, 7]`, `3-7`, `3 to 7` and single numbers, inside `<answer>` when there is one (an answer
-    cut off before `</answer>` counts), else after `</think>`. Bounds in the wrong order are swapped.
+    cut off before `</answer>` counts), else after `</think>` where nothing but ranges stands there: the numbers of a
+    sentence are no lines. Bounds in the wrong order are swapped.
     """
     match = _ANSWER.search(answer)
     body = match[1] if match else answer.rsplit("</think>", 1)[-1]
+    if not match and not _NOTHING_BUT_RANGES.fullmatch(body):
+        return []
     if re.fullmatch(r"\s*\[[\d\s,]+\]\s*", body) and body.count(",") != 1:
         body = body.strip()[1:-1]  # a plain list of single lines
     elif body.strip()[:2] in ("[(", "[["):
