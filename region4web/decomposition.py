@@ -88,8 +88,7 @@ class LearnedSegmenter:
         elif self._trees is None:
             cuts = ensemble_cuts(bones, found, region_cost=float(self.config["region_cost"]))
         else:
-            numbers = features.numbers[bones.index]
-            cuts = scored_cuts(bones, numbers, found, self._trees, region_cost=float(self.config["region_cost"]))
+            cuts = scored_cuts(bones, features.numbers, found, self._trees, region_cost=float(self.config["region_cost"]))
         return Partition.from_cuts(tree, bones.index[cuts].tolist())
 
     def _probabilities(self, tree: AXTree) -> tuple[Skeleton, npt.NDArray[np.float32], NodeFeatures]:
@@ -104,7 +103,7 @@ class LearnedSegmenter:
                 features = paper_features(tree)
                 batch = batch_trees([(bones, features)])
                 return bones, self._model.cut_probability(batch, float(self.config["threshold"])).numpy()[None], features
-            features = node_features(tree)
+            features = node_features(tree, bones.index)
             return bones, self._model.cut_probabilities(batch_trees([(bones, features)])).numpy(), features
 
 

@@ -44,15 +44,15 @@ class TreeBatch:
 
 
 def batch_trees(pages: Sequence[tuple[Skeleton, NodeFeatures]]) -> TreeBatch:
-    """One batch of pages; of the features, the rows of kept nodes are taken."""
+    """One batch of pages, each with the features of its kept nodes."""
     starts = np.cumsum([0, *(len(bones) for bones, _ in pages)])
 
     def shifted(name: str) -> Tensor:
         return torch.from_numpy(np.concatenate([getattr(bones, name) + start for (bones, _), start in zip(pages, starts)]))
 
     return TreeBatch(
-        roles=torch.from_numpy(np.concatenate([features.roles[bones.index] for bones, features in pages])),
-        numbers=torch.from_numpy(np.concatenate([features.numbers[bones.index] for bones, features in pages])),
+        roles=torch.from_numpy(np.concatenate([features.roles for _, features in pages])),
+        numbers=torch.from_numpy(np.concatenate([features.numbers for _, features in pages])),
         parent=shifted("parent"),
         end=shifted("end"),
         before=shifted("before"),

@@ -84,18 +84,22 @@ def paper_features(tree: AXTree) -> NodeFeatures:
     return NodeFeatures(roles, numbers.astype(np.float32))
 
 
-def node_features(tree: AXTree) -> NodeFeatures:
-    """The numbers of the `best` model, see FEATURE_NAMES. All are of order one. Raises WeightsError without a word table."""
+def node_features(tree: AXTree, kept: npt.NDArray[np.int64] | None = None) -> NodeFeatures:
+    """The numbers of the `best` model, see FEATURE_NAMES, of all nodes or of those `kept`. All are of order one.
+
+    Raises WeightsError without a word table.
+    """
     roles = role_indices(tree)
     names = _NameFacts.of(tree, shipped_words())
     counted = _columns(tree, roles, names)
-    numbers = np.empty((len(tree), len(FEATURE_NAMES)), dtype=np.float32)
+    rows: slice | npt.NDArray[np.int64] = slice(None) if kept is None else kept
+    numbers = np.empty((len(FEATURE_NAMES), len(tree) if kept is None else len(kept)), dtype=np.float32)
     for k, column in enumerate(counted.values()):
-        numbers[:, k] = column
-    mean_word, words = names.word_means(tree)
-    numbers[:, len(counted) : -1] = mean_word
-    numbers[:, -1] = np.log1p(words)
-    return NodeFeatures(roles, numbers)
+        numbers[k] = column[rows]
+    mean_word, words = names.word_means(tree.end[rows], np.arange(len(tree))[rows])
+    numbers[len(counted) : -1] = mean_word.T
+    numbers[-1] = np.log1p(words)
+    return NodeFeatures(roles[rows], np.ascontiguousarray(numbers.T))
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,11 @@ class _NameFacts:
             offsets[i + 1] = len(rows)
         return cls(np.asarray(kinds, dtype=np.int64), np.asarray(rows, dtype=np.int64), np.asarray(offsets, dtype=np.int64), table)
 
-    def word_means(self, tree: AXTree) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """(N, D) mean vector of the known words of each subtree, and (N,) their number."""
+    def word_means(self, end: IntArray, start: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """(K, D) mean vector of the known words of the subtrees from `start` to `end` (K,), and (K,) their number."""
         sums = np.zeros((len(self.rows) + 1, WORD_DIMENSIONS))
         np.cumsum(self.table.vectors[self.rows], axis=0, dtype=np.float64, out=sums[1:])
-        first, last = self.offsets[:-1], self.offsets[tree.end]
+        first, last = self.offsets[start], self.offsets[end]
         words = last - first
         return (sums[last] - sums[first]) / np.maximum(words, 1)[:, None], words
 

@@ -101,7 +101,7 @@ def test_best_all_at_once_equals_node_by_node(best: LearnedSegmenter, tree: AXTr
 @torch.no_grad()
 def test_a_batch_of_pages_equals_page_by_page(best: LearnedSegmenter) -> None:
     pages = [random_tree(n, seed=n) for n in (1, 40, 150)]
-    parts = [(skeleton(tree), node_features(tree)) for tree in pages]
+    parts = [(bones, node_features(tree, bones.index)) for tree, bones in zip(pages, map(skeleton, pages), strict=True)]
     together = best._model.cut_probabilities(batch_trees(parts)).numpy()  # type: ignore[union-attr]
     apart = [best._model.cut_probabilities(batch_trees([part])).numpy() for part in parts]  # type: ignore[union-attr]
     assert np.allclose(together, np.concatenate(apart, axis=1), atol=1e-5)

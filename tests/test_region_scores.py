@@ -42,7 +42,7 @@ def test_a_candidate_is_described_by_what_it_owns(page: tuple[AXTree, np.ndarray
     bones = skeleton(tree, 3)
     rows = rows[:, bones.index]
     candidates = candidate_regions(bones, rows)
-    found = candidate_features(bones, node_features(tree).numbers[bones.index], rows, candidates)
+    found = candidate_features(bones, node_features(tree, bones.index).numbers, rows, candidates)
     assert found.shape == (len(candidates), len(REGION_FEATURE_NAMES))
     assert np.isfinite(found).all()
     column = {name: found[:, k] for k, name in enumerate(REGION_FEATURE_NAMES)}

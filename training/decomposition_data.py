@@ -81,10 +81,10 @@ class TreeData(Data):  # type: ignore[misc]
 
 
 def tree_data(bones: Skeleton, features: NodeFeatures, cuts: npt.NDArray[np.int64]) -> TreeData:
-    """One tree of the context model. `cuts` are indices into the whole tree; those outside the skeleton are lost."""
+    """One tree of the context model, with the features of its kept nodes. `cuts` are indices into the whole tree; those outside the skeleton are lost."""
     return TreeData(
-        roles=torch.from_numpy(features.roles[bones.index]),
-        numbers=torch.from_numpy(features.numbers[bones.index]),
+        roles=torch.from_numpy(features.roles),
+        numbers=torch.from_numpy(features.numbers),
         parent=torch.from_numpy(bones.parent),
         end=torch.from_numpy(bones.end),
         before=torch.from_numpy(bones.before),
@@ -112,10 +112,11 @@ def context_example(page: AnnotatedPage, *, variations: int = 0, seed: int = 0) 
     gold = page.gold.partition
     cuts = np.asarray(gold.roots[1:], dtype=np.int64)
     bones = skeleton(page.tree)
-    data = [tree_data(bones, node_features(page.tree), cuts)]
+    data = [tree_data(bones, node_features(page.tree, bones.index), cuts)]
     for _ in range(variations):
         tree, origin = augment(page.tree, gold.roots[1:], rng)
-        data.append(tree_data(skeleton(tree), node_features(tree), np.flatnonzero(np.isin(origin, cuts))))
+        kept = skeleton(tree)
+        data.append(tree_data(kept, node_features(tree, kept.index), np.flatnonzero(np.isin(origin, cuts))))
     return Example(page, site_group(page), gold, bones, tuple(data))
 
 
@@ -133,7 +134,8 @@ def with_grafts(examples: Sequence[Example], count: int, *, seed: int = 0, varie
             if rng.random() < varied:
                 tree, origin = augment(tree, cuts, rng)
                 at = np.flatnonzero(np.isin(origin, at))
-            data.append(tree_data(skeleton(tree), node_features(tree), at))
+            kept = skeleton(tree)
+            data.append(tree_data(kept, node_features(tree, kept.index), at))
         return replace(example, grafts=tuple(data))
 
     return [grafted(example) for example in tqdm(examples, desc="grafts", disable=None)]
