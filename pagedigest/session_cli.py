@@ -16,13 +16,17 @@ import click
 __all__ = ["COMMANDS"]
 
 DEFAULT_BUDGET_TOKENS = 1000
+_FENCE = "pagedigest.fence"
+"""Key under which click's context keeps whether the text is fenced."""
 
 
 def _session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--session", "name", metavar="NAME", default="default", show_default=True, help="Which session.")
     @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+    @click.option("--fence", "with_fence", is_flag=True, help="Put the text, which comes from the web, between markers with a nonce.")
     @functools.wraps(function)
-    def wrapped(*args: Any, **options: Any) -> Any:
+    def wrapped(*args: Any, with_fence: bool, **options: Any) -> Any:
+        click.get_current_context().meta[_FENCE] = with_fence
         return function(*args, **options)
 
     return wrapped
@@ -41,6 +45,10 @@ def _ask(name: str, as_json: bool, command: str, **arguments: Any) -> None:
         reply = ask(name, command, arguments)
     except SessionError as error:
         raise _failure(error) from error
+    if click.get_current_context().meta[_FENCE]:
+        from pagedigest.fence import fenced
+
+        reply["text"] = fenced(reply["text"])
     click.echo(json.dumps(reply, ensure_ascii=False) if as_json else reply["text"])
 
 
@@ -54,10 +62,12 @@ def _failure(error: Any) -> Exception:
 @click.option("--task", help="What the session is for; it decides which regions are shown. A new task starts anew.")
 @click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=1, max=60), help="Deadline for pages from now on; 15 at first.")  # fmt: skip
+@click.option("--allow-files", is_flag=True, envvar="PAGEDIGEST_ALLOW_FILES", help="Let this session open files from now on.")
+@click.option("--allow-private", is_flag=True, envvar="PAGEDIGEST_ALLOW_PRIVATE", help="Let this session open loopback and private network addresses from now on.")  # fmt: skip
 @click.option("--headed", is_flag=True, help="Show the browser's window.")
 @click.option("--idle", "idle_s", metavar="SECONDS", type=click.FloatRange(min=1), default=1800.0, show_default=True, help="The session ends after so long without a command.")  # fmt: skip
 @_session_options
-def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: float | None, headed: bool, idle_s: float, name: str, as_json: bool) -> None:  # fmt: skip
+def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: float | None, allow_files: bool, allow_private: bool, headed: bool, idle_s: float, name: str, as_json: bool) -> None:  # fmt: skip
     """Open URL (or an .html file) in the session's browser, which is started if need be."""
     from pathlib import Path
 
@@ -71,7 +81,7 @@ def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: f
         raise click.UsageError(f"session {name!r} runs already, without deciding its window anew; close it first")
     if "://" not in target and Path(target).exists():
         target = str(Path(target).resolve())
-    _ask(name, as_json, "open", target=target, task=task, budget_tokens=budget_tokens, timeout_s=timeout_s)
+    _ask(name, as_json, "open", target=target, task=task, budget_tokens=budget_tokens, timeout_s=timeout_s, allow_files=allow_files, allow_private=allow_private)
 
 
 @click.command("click")

@@ -70,6 +70,8 @@ class PageStore:
         if max_states < 1 or max_bytes < 1:
             raise ValueError(f"a store keeps at least one state and one byte, found max_states={max_states}, max_bytes={max_bytes}")
         self.max_states, self.max_bytes = max_states, max_bytes
+        if os.fspath(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # pages may hold what is nobody else's business
         self._db = sqlite3.connect(os.fspath(path), isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.executescript(_SCHEMA)

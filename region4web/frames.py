@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from region4web.cdp import PageReading
 from region4web.domsnapshot import DomDocument
 from region4web.layout import Layout
+from region4web.masking import mask_fields
 from region4web.properties import mark_blocked
 from region4web.recovery import complete_frame
 from region4web.snapshot import Box, Snapshot
@@ -81,6 +82,7 @@ def merge_frames(
             return f"{label}:{backend}" if label else str(backend)
 
         own = _own_nodes(frame.ax_nodes, frame.dom)
+        mask_fields(own)
         for note in complete_frame(own, dom, layout, key=key, viewport=visible_size(reading, k)):
             counts[note] = counts.get(note, 0) + 1
         if place.covered:

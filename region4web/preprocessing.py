@@ -21,6 +21,7 @@ import numpy as np
 
 from region4web.axtree import AXNode, AXTree
 from region4web.errors import SnapshotError
+from region4web.masking import BULLETS, FIELD_DEPTH, FIELD_ROLES, MASK
 from region4web.rawnode import (
     address_of,
     backend_id_of,
@@ -52,8 +53,6 @@ KEPT_WRAPPER_PROPERTIES = frozenset(
 )
 """States that make a generic element more than a wrapper."""
 
-MASK = "\u2022\u2022\u2022"
-_BULLETS = re.compile(r"[\u2022\u25cf]+")
 _FRAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
 
 _Layout = Callable[[str | None], tuple[Box | None, bool]]
@@ -319,11 +318,22 @@ def _kept(raw: RawTree, roles: list[str], names: list[str], wrapper: list[bool],
 
 
 def _hide_passwords(nodes: list[AXNode], parent: list[int]) -> None:
-    """A masked value tells the length of the secret, one bullet a character: replace it by a fixed mask."""
+    """A masked value tells the length of the secret, one bullet a character: replace it by a fixed mask. A value that the page
+    shows as bullets is masked likewise."""
+    shown_as_bullets: set[int] = set()
     for i, node in enumerate(nodes):
+        if node.role not in TEXT_ROLES or not BULLETS.fullmatch(node.name):
+            continue
         p = parent[i]
-        masked_value = isinstance(node.value, str) and _BULLETS.fullmatch(node.value)
-        masked_text = node.role in TEXT_ROLES and p >= 0 and nodes[p].value == MASK and _BULLETS.fullmatch(node.name)
+        for _ in range(FIELD_DEPTH):
+            if p < 0 or nodes[p].role in FIELD_ROLES:
+                break
+            p = parent[p]
+        if p >= 0 and isinstance(value := nodes[p].value, str) and (len(value) == len(node.name) or BULLETS.fullmatch(value)):
+            shown_as_bullets.update((i, p))
+    for i, node in enumerate(nodes):
+        masked_value = isinstance(node.value, str) and (i in shown_as_bullets or BULLETS.fullmatch(node.value))
+        masked_text = i in shown_as_bullets and node.role in TEXT_ROLES
         if masked_value or masked_text:
             nodes[i] = replace(
                 node,

@@ -127,6 +127,19 @@ def _finished(log: Path, seed: int) -> dict[int, dict[str, Any]]:
     return entries
 
 
+@dataclass
+class _Tab:
+    """A tab that takes one page after the other: a fresh one costs more than a page."""
+
+    context: Any
+    page: Any
+    html: str = ""
+
+    async def answer(self, route: Any) -> None:
+        body = "<p>of another site <button>Pay</button>" if "other.example" in route.request.url else self.html
+        await route.fulfill(body=body, content_type="text/html")
+
+
 class _Fuzzer:
     """A browser that is started anew when it died or hung."""
 
@@ -135,21 +148,26 @@ class _Fuzzer:
         self._playwright: Any = None
         self._browser: Any = None
         self._turn = asyncio.Lock()
+        self._free: list[_Tab] = []
 
     async def page(self, number: int, mutations: int) -> PageCounts:
         """Run one page; the same page again where the browser failed, `ATTEMPTS` times at most."""
         from playwright.async_api import Error
 
+        from region4web.cdp import within
         from region4web.errors import BrowserError, CaptureTimeout
 
         for attempt in range(ATTEMPTS):
             counts = PageCounts(number, retries=attempt)
-            browser = await self._ready()
+            tab = await self._tab()
             try:
-                await self._run(browser, counts, mutations)
-                return counts
+                await self._run(tab, counts, mutations)
             except (CaptureTimeout, BrowserError, Error):
+                with contextlib.suppress(Error, TimeoutError):
+                    await within(tab.context.close(), 10.0)
                 continue
+            self._free.append(tab)
+            return counts
         return PageCounts(number, retries=ATTEMPTS, unread=True)
 
     async def close(self) -> None:
@@ -163,9 +181,10 @@ class _Fuzzer:
                 await within(self._browser.close(), 10.0)
             await self._playwright.stop()
         self._browser = self._playwright = None
+        self._free.clear()
 
-    async def _ready(self) -> Any:
-        """The browser, started when there is none that answers."""
+    async def _tab(self) -> _Tab:
+        """A tab of a browser that answers, both made when there is none."""
         from playwright.async_api import async_playwright
 
         from region4web.browser import launch_async
@@ -175,55 +194,45 @@ class _Fuzzer:
                 await self.close()
                 self._playwright = await async_playwright().start()
                 self._browser = await launch_async(self._playwright)
-        return self._browser
+            if self._free:
+                return self._free.pop()
+            context = await self._browser.new_context()
+            tab = _Tab(context, await context.new_page())
+            await context.route("**/*", tab.answer)
+            return tab
 
-    async def _run(self, browser: Any, counts: PageCounts, mutations: int) -> None:
-        from playwright.async_api import Error
-
+    async def _run(self, tab: _Tab, counts: PageCounts, mutations: int) -> None:
         from pagedigest.transition import diff
         from region4web.axtree import AXTree
         from region4web.capture import capture_live_async
-        from region4web.cdp import within
         from tests import laws
 
-        number = counts.page
-        context = await browser.new_context()
-        html = PAGES[number % len(PAGES)]
-
-        async def answer(route: Any) -> None:
-            body = "<p>of another site <button>Pay</button>" if "other.example" in route.request.url else html
-            await route.fulfill(body=body, content_type="text/html")
-
-        await context.route("**/*", answer)
-        try:
-            page = await context.new_page()
-            await page.goto("http://orders.example/")
-            choice = random.Random(f"{self.seed}/{number}")
-            checker = laws.SessionChecker(budget_tokens=choice.choice((None, 130, 300, 800)), layout=choice.choice(("in_place", "append")))
-            entry = before = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
-            checker.observe(entry)
-            for at in range(mutations):
-                mutation = self.seed * 1_000_003 + number * MUTATIONS_A_PAGE + at
-                kind = await page.evaluate(MUTATE, mutation)
-                if kind == "browser:reload":
-                    await page.reload()
-                after = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
-                try:
-                    laws.check_transition(before, after)
-                    laws.check_transition(entry, after)
-                    step = diff(before, after)
-                    laws.check_told(step, after)
-                    laws.check_rendering(after)
-                    checker.observe(
-                        after, choice.choice(("click('3')", "click('3')", "click('3')", "view_all()", "view_region('R1')", "find('Save')"))
-                    )
-                except Exception as error:
-                    raise AssertionError(
-                        f"seed {self.seed}, page {number}, mutation {at} ({kind}) broke a law: {type(error).__name__}: {error}"
-                    ) from error
-                counts.kinds[kind] += 1
-                counts.changed += not step.is_empty
-                before = after
-        finally:
-            with contextlib.suppress(Error, TimeoutError):
-                await within(context.close(), 10.0)
+        number, page = counts.page, tab.page
+        tab.html = PAGES[number % len(PAGES)]
+        await page.goto("http://orders.example/")
+        choice = random.Random(f"{self.seed}/{number}")
+        checker = laws.SessionChecker(budget_tokens=choice.choice((None, 130, 300, 800)), layout=choice.choice(("in_place", "append")))
+        entry = before = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
+        checker.observe(entry)
+        for at in range(mutations):
+            mutation = self.seed * 1_000_003 + number * MUTATIONS_A_PAGE + at
+            kind = await page.evaluate(MUTATE, mutation)
+            if kind == "browser:reload":
+                await page.reload()
+            after = AXTree.from_snapshot(await capture_live_async(page, timeout_s=CAPTURE_TIMEOUT_S))
+            try:
+                laws.check_transition(before, after)
+                laws.check_transition(entry, after)
+                step = diff(before, after)
+                laws.check_told(step, after)
+                laws.check_rendering(after)
+                checker.observe(
+                    after, choice.choice(("click('3')", "click('3')", "click('3')", "view_all()", "view_region('R1')", "find('Save')"))
+                )
+            except Exception as error:
+                raise AssertionError(
+                    f"seed {self.seed}, page {number}, mutation {at} ({kind}) broke a law: {type(error).__name__}: {error}"
+                ) from error
+            counts.kinds[kind] += 1
+            counts.changed += not step.is_empty
+            before = after

@@ -70,7 +70,12 @@ class CommandLine(Driver):
         self.folder, self.session, self.timeout_s = folder, session, timeout_s
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PAGEDIGEST_SESSIONS": str(self.folder)}
+        environment = {
+            **os.environ,
+            "PAGEDIGEST_SESSIONS": str(self.folder),
+            "PAGEDIGEST_ALLOW_FILES": "1",
+            "PAGEDIGEST_ALLOW_PRIVATE": "1",
+        }
         return subprocess.run(
             [sys.executable, "-m", "pagedigest.cli", *arguments], env=environment, capture_output=True, text=True, timeout=150, check=False
         )

@@ -49,6 +49,9 @@ class AddressPolicy:
 
 def _private_address(host: str) -> str | None:
     """The first address of `host` that is not public; None when all are, or when the name is unknown."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):  # browsers ask no name server for these
+        return name
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError):
