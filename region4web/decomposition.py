@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "dissolve_remnants", "divide_oversized", "ensemble_cuts", "scored_cuts", "weights_folder"]
 
 SHIPPED_WEIGHTS = ("best", "paper")
+HUB_PREFIX = "hub:"
 PAGE_TO_DIVIDE = 300
 """Nodes from which a page is looked over for regions that hold most of it."""
 LARGEST_SHARE, LEAST_SHARE = 0.4, 0.02
@@ -45,22 +46,41 @@ _SETTINGS = {
 
 
 def weights_folder(weights: str | os.PathLike[str]) -> Path:
-    """The folder of a shipped variant's weights, or the folder given. Raises WeightsError when there is none."""
+    """The folder of a shipped variant's weights, the folder given, or `hub:OWNER/NAME` downloaded from the Hugging Face hub into its cache.
+
+    Raises WeightsError when there is none, MissingExtraError when huggingface_hub is not installed.
+    """
+    if isinstance(weights, str) and weights.startswith(HUB_PREFIX):
+        return _downloaded(weights.removeprefix(HUB_PREFIX))
     if isinstance(weights, str) and weights in SHIPPED_WEIGHTS:
         folder = Path(__file__).parent / "weights" / "decomposition" / weights
     else:
         folder = Path(weights)
     if not folder.is_dir():
         raise WeightsError(
-            f"{folder}: no such weights folder; name one that holds config.json and model.safetensors, or one of {', '.join(SHIPPED_WEIGHTS)}"
+            f"{folder}: no such weights folder; name one that holds config.json and model.safetensors, {HUB_PREFIX}OWNER/NAME, "
+            f"or one of {', '.join(SHIPPED_WEIGHTS)}"
         )
     return folder
+
+
+def _downloaded(repository: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise MissingExtraError("weights of the hub need huggingface_hub: pip install 'region4web[lm]'") from error
+    try:
+        return Path(snapshot_download(repository, allow_patterns=["config.json", "*.safetensors", "regions.npz", "metrics.json"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise WeightsError(f"{HUB_PREFIX}{repository}: not in the hub, or the hub cannot be reached ({reason})") from error
 
 
 class LearnedSegmenter:
     """Cuts where a trained network says so.
 
-    `weights` names a shipped variant (`best`, `paper`) or a folder. `threads` is the number of torch threads during a
+    `weights` names a shipped variant (`best`, `paper`), a folder, or a hub id (`hub:OWNER/NAME`). `threads` is the number of torch threads during a
     call; these networks are small, and more than one gains nothing.
     """
 

@@ -80,8 +80,8 @@ class Headings:
 
 
 def segmenter_by_name(name: str) -> Segmenter:
-    """`whole-page`, `landmarks`, `fixed-depth`, `headings`; `best` or `paper` (weights that ship with the package); or a
-    weights folder. Raises ValueError for any other name, WeightsError for a folder that holds no usable weights.
+    """`whole-page`, `landmarks`, `fixed-depth`, `headings`; `best` or `paper` (weights that ship with the package); a
+    weights folder; or `hub:OWNER/NAME`. Raises ValueError for any other name, WeightsError for a folder that holds no usable weights.
     """
     rules: dict[str, type[WholePage | Landmarks | FixedDepth | Headings]] = {
         "whole-page": WholePage,
@@ -91,9 +91,9 @@ def segmenter_by_name(name: str) -> Segmenter:
     }
     if name in rules:
         return rules[name]()
-    if name in SEGMENTER_NAMES or (name and Path(name).is_dir()):
+    if name in SEGMENTER_NAMES or name.startswith("hub:") or (name and Path(name).is_dir()):
         from region4web.decomposition import LearnedSegmenter
 
         segmenter: Segmenter = LearnedSegmenter(weights=name)
         return segmenter
-    raise ValueError(f"no segmenter {name!r}; use one of {', '.join(SEGMENTER_NAMES)}, or the path of a weights folder")
+    raise ValueError(f"no segmenter {name!r}; use one of {', '.join(SEGMENTER_NAMES)}, the path of a weights folder, or hub:OWNER/NAME")

@@ -177,6 +177,23 @@ def test_weights_load_from_a_folder(copied: Path) -> None:
     assert LearnedSegmenter(copied).segment(tree).roots == LearnedSegmenter("best").segment(tree).roots
 
 
+def test_weights_load_from_the_hub(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    asked: list[str] = []
+
+    def download(repository: str, **_: object) -> str:
+        asked.append(repository)
+        if repository == "region4web/best":
+            return str(copied)
+        raise hub.errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert LearnedSegmenter("hub:region4web/best").folder == copied
+    with pytest.raises(WeightsError, match=r"hub:region4web/none: not in the hub, or the hub cannot be reached \(no connection\)"):
+        LearnedSegmenter("hub:region4web/none")
+    assert asked == ["region4web/best", "region4web/none"]
+
+
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="nowhere"):
         LearnedSegmenter(tmp_path / "nowhere")
