@@ -178,5 +178,6 @@ class _LLMSession:
         )
         history: Sequence[str] = self._history[-15:]
         done = "\n".join(f"{k}. {line}" for k, line in enumerate(history, 1)) or "none"
-        user = f"Task:\n{self._task.intent}\n\nActions so far:\n{done}\n\nPage:\n{observation.text}"
+        intent = "\n".join(part for part in (self._task.intent, self._task.answer_format) if part)
+        user = f"Task:\n{intent}\n\nActions so far:\n{done}\n\nPage:\n{observation.text}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]

@@ -13,6 +13,7 @@ import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from pagedigest.evaluation.environment import BrowserEnvironment, Environment
 from pagedigest.evaluation.live_episode import Episode, Job, run_episode
 from pagedigest.evaluation.recorded import Recorded, Recorder, Recording
 from pagedigest.evaluation.tasks import Task, load_tasks
+from pagedigest.evaluation.webarena import BENCHMARKS, is_webarena, open_webarena, webarena_tasks
 from pagedigest.observation import ObservationModule
-from region4web.errors import CaptureError, LanguageModelError
+from region4web.errors import CaptureError, LanguageModelError, SnapshotError
 from region4web.language_models import language_model_by_name
 
 __all__ = ["RunConfig", "load_config", "read_episodes", "read_traces", "run", "trace_path"]
@@ -35,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What to run. `modules` are names of `systems`, `NAME@TOKENS` for one held to a budget, `NAME` at its natural length.
+    """What to run. `tasks` are task files, or benchmarks as `webarena:0-99`. `modules` are names of `systems`, `NAME@TOKENS` for one held to a budget, `NAME` at its natural length.
 
     `actors` are `oracle`, `random`, or a language model by name (`openai:MODEL@BASE_URL`); `module_model` serves modules that
     ask one. `recordings` is a folder: the oracle, whose way does not depend on what it reads, goes it once in the browser, and every
@@ -43,7 +45,7 @@ class RunConfig:
     """
 
     out: Path
-    tasks: tuple[Path, ...]
+    tasks: tuple[Path | str, ...]
     modules: tuple[str, ...]
     actors: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
@@ -89,7 +91,7 @@ def load_config(path: Path) -> RunConfig:
     values["out"] = path.parent / str(values["out"])
     if "recordings" in values:
         values["recordings"] = path.parent / str(values["recordings"])
-    values["tasks"] = tuple(path.parent / str(t) for t in values["tasks"])
+    values["tasks"] = tuple(str(t) if is_webarena(str(t)) else path.parent / str(t) for t in values["tasks"])
     return RunConfig(**values)
 
 
@@ -140,21 +142,45 @@ def read_episodes(folder: Path) -> list[Episode]:
 
 
 def _tasks(config: RunConfig) -> list[Task]:
-    tasks = load_tasks(config.tasks)
+    tasks = load_tasks([source for source in config.tasks if not isinstance(source, str)])
+    tasks += [task for source in config.tasks if isinstance(source, str) for task in webarena_tasks(source)]
     unknown = set(config.task_ids) - {t.id for t in tasks}
     if unknown:
         raise ValueError(f"no task is called {', '.join(sorted(unknown))}")
     chosen = [t for t in tasks if (not config.sites or t.site in config.sites) and (not config.task_ids or t.id in config.task_ids)]
     if not chosen:
         raise ValueError("the configuration chooses no task")
+    if len({t.site in BENCHMARKS for t in chosen}) > 1:
+        raise ValueError("WebArena's tasks and those of local sites need runs of their own: each drives a browser in its own way")
+    if "oracle" in config.actors and (unsolved := [t.id for t in chosen if not t.solution]):
+        raise ValueError(f"the oracle follows reference solutions and {unsolved[0]} has none; name a language model in actors")
     return chosen
 
 
-def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
-    from playwright.sync_api import Error, sync_playwright
-    from tqdm import tqdm
+class _LazyBrowser:
+    """A browser that starts when a page is first asked for, and anew when it has died: recordings and BrowserGym need none of ours."""
 
-    from region4web.browser import launch
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._playwright: Any = None
+        self._browser: Any = None
+
+    def get(self) -> Any:
+        from playwright.sync_api import sync_playwright
+
+        from region4web.browser import launch
+
+        if self._playwright is None:
+            self._playwright = self._stack.enter_context(sync_playwright())
+        if self._browser is None or not self._browser.is_connected():
+            self._browser = launch(self._playwright)
+            self._stack.callback(self._browser.close)
+        return self._browser
+
+
+def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
+    from playwright.sync_api import Error
+    from tqdm import tqdm
 
     tasks = {t.id: t for t in _tasks(config)}
     modules = {name: _module(config, name) for name in config.modules}
@@ -162,9 +188,9 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
     spent = sum(e.cost for e in read_episodes(config.out))
     written = config.out / f"episodes-{worker}.jsonl"
     cut_off = written.is_file() and not written.read_bytes().endswith(b"\n")  # by an interruption; the next line must not join it
-    with sync_playwright() as playwright, written.open("a", encoding="utf-8") as out:
+    with ExitStack() as stack, written.open("a", encoding="utf-8") as out:
         out.write("\n" * cut_off)
-        browser = launch(playwright)
+        browser = _LazyBrowser(stack)
         for job in tqdm(jobs, desc=f"episodes (worker {worker})", disable=None):
             if config.cost_limit is not None and spent >= config.cost_limit:
                 _log.warning("the cost limit of %s is reached; %d episodes of worker %d are left", config.cost_limit, len(jobs), worker)
@@ -181,11 +207,9 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
                     if isinstance(environment, Recorder) and episode.success:
                         environment.recording().write(_recording_path(config, task))
                     break
-                except (CaptureError, Error, sites.SiteError, LanguageModelError) as error:
+                except (CaptureError, SnapshotError, Error, sites.SiteError, LanguageModelError) as error:
                     reason = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
                     _log.warning("%s: %s (attempt %d)", job.key, reason, attempt + 1)
-                    if not browser.is_connected():
-                        browser = launch(playwright)
                     episode = _not_run(job, task, reason)
             named = {**asdict(episode), "module": job.module, "actor": job.actor}
             named["cost"] = round(_cost(config, episode), 6)
@@ -193,22 +217,23 @@ def _run_share(config: RunConfig, worker: int, jobs: Sequence[Job]) -> None:
             _write_trace(config.out / "traces", job, task, named, trace)
             out.write(json.dumps(named, ensure_ascii=False) + "\n")
             out.flush()
-        browser.close()
-        for name in {tasks[job.task].site for job in jobs}:
+        for name in {tasks[job.task].site for job in jobs} & sites.SITES.keys():
             if worker:  # the first worker's servers are those of `scripts/sites.py start`
                 sites.stop(name, worker)
 
 
-def _environment(config: RunConfig, browser: Any, task: Task, job: Job, worker: int) -> Environment:
+def _environment(config: RunConfig, browser: _LazyBrowser, task: Task, job: Job, worker: int) -> Environment:
     """A page in the browser, or where the oracle has been before and the run keeps recordings, what it saw then."""
     recorded = config.recordings is not None and job.actor == "oracle"
     if recorded and (path := _recording_path(config, task)).is_file():
         recording = Recording.read(path)
         if recording.task == task:
             return Recorded(recording)
+    if task.site in BENCHMARKS:
+        return open_webarena(task)
     site = sites.start(task.site, worker)
     sites.reset(task.site, worker)
-    environment = BrowserEnvironment(browser, task, site)
+    environment = BrowserEnvironment(browser.get(), task, site)
     return Recorder(environment) if recorded else environment
 
 
@@ -250,7 +275,7 @@ def _actor(name: str) -> Actor:
 def _write_run_file(config: RunConfig, tasks: Sequence[Task]) -> None:
     from pagedigest.evaluation.provenance import git_commit
 
-    digest = hashlib.sha256(b"".join(p.read_bytes() for p in config.tasks)).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(repr(task).encode() for task in tasks)).hexdigest()[:16]
     data = {k: (str(v) if isinstance(v, Path) else [str(x) for x in v] if k == "tasks" else v) for k, v in asdict(config).items()}
     (config.out / "run.json").write_text(
         json.dumps({"config": data, "commit": git_commit(), "tasks": len(tasks), "task_checksum": digest}, indent=1, default=str) + "\n"

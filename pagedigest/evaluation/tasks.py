@@ -66,7 +66,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Task:
-    """One task. `user` is who is logged in when it starts, '' for a visitor. `note` says which elements matter."""
+    """One task. `user` is who is logged in when it starts, '' for a visitor. `note` says which elements matter; `answer_format` what form a
+    benchmark wants its answer in, for the actor only."""
 
     id: str
     site: str
@@ -78,6 +79,7 @@ class Task:
     user: str = ""
     difficulty: str = "medium"
     note: str = ""
+    answer_format: str = ""
 
 
 @dataclass(frozen=True)
