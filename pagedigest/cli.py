@@ -211,8 +211,8 @@ def replay(
     from pagedigest.evaluation.systems import LLM_FREE
     from pagedigest.evaluation.tables import write_folder
 
-    asked = [name.strip().replace("-", "_") for name in names.split(",") if name.strip()]
-    wanted = list(dict.fromkeys(name for given in asked for name in (LLM_FREE if given == "llm_free" else (given,))))
+    asked = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = list(dict.fromkeys(name for given in asked for name in (LLM_FREE if given == "llm-free" else (given,))))
     if "pagedigest_held_out" not in asked and "pagedigest_held_out" in wanted and not HeldOutSelector().available:
         wanted.remove("pagedigest_held_out")
         click.echo("pagedigest_held_out is left out: no rankers of folds beside the weights (python -m training.train_selection)", err=True)
