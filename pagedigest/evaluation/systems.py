@@ -129,8 +129,10 @@ _SYSTEMS: dict[str, Callable[[Parts, int | None], ObservationModule]] = {
     "pagedigest_llm": lambda parts, budget: _digest(parts, budget, LLMSelector(_model(parts, "pagedigest_llm"), fallback=parts.selector)),
     "full_tree": lambda parts, budget: FullTree(parts.counter) if budget is None else Truncation(budget, parts.counter),
     "truncation": lambda parts, budget: Truncation(budget or NATURAL_RETRIEVAL_TOKENS, parts.counter),
-    "bm25": lambda parts, budget: BM25Chunks(budget or NATURAL_RETRIEVAL_TOKENS, counter=parts.counter),
-    "embedding": lambda parts, budget: EmbeddingChunks(budget or NATURAL_RETRIEVAL_TOKENS, embed=parts.embed, counter=parts.counter),
+    "bm25": lambda parts, budget: _at(BM25Chunks(budget or NATURAL_RETRIEVAL_TOKENS, counter=parts.counter), budget, parts),
+    "embedding": lambda parts, budget: _at(
+        EmbeddingChunks(budget or NATURAL_RETRIEVAL_TOKENS, embed=parts.embed, counter=parts.counter), budget, parts
+    ),
     "interactive_only": lambda parts, budget: _at(InteractiveOnly(counter=parts.counter), budget, parts),
     "focus_agent": _focus_agent,
     "lcow": _lcow,
