@@ -36,6 +36,7 @@ __all__ = [
     "context_example",
     "data_checksum",
     "fold_by_site",
+    "grafted_in_folds",
     "read_examples",
     "site_group",
     "split_by_site",
@@ -139,6 +140,16 @@ def with_grafts(examples: Sequence[Example], count: int, *, seed: int = 0, varie
         return replace(example, grafts=tuple(data))
 
     return [grafted(example) for example in tqdm(examples, desc="grafts", disable=None)]
+
+
+def grafted_in_folds(examples: Sequence[Example], folds: Sequence[int], count: int, *, seed: int) -> list[Example]:
+    """The examples with grafts whose donors are pages of the same fold: no page lends regions to models that are to judge it."""
+    grafted = list(examples)
+    for fold in sorted(set(folds)):
+        rows = [i for i, k in enumerate(folds) if k == fold]
+        for i, example in zip(rows, with_grafts([examples[i] for i in rows], count, seed=seed), strict=True):
+            grafted[i] = example
+    return grafted
 
 
 def site_group(page: AnnotatedPage) -> str:

@@ -37,9 +37,9 @@ from training.decomposition_data import (
     context_example,
     data_checksum,
     fold_by_site,
+    grafted_in_folds,
     read_examples,
     split_by_site,
-    with_grafts,
 )
 from training.decomposition_scores import (
     Probabilities,
@@ -111,10 +111,7 @@ def _train_best(
     except ValueError as error:
         parser.error(f"--folds: {error}")
     if args.grafts:
-        for fold in range(args.folds):  # within a fold, so that no page lends regions to models that are to judge it
-            rows = [i for i, k in enumerate(folds) if k == fold]
-            for i, grafted in zip(rows, with_grafts([examples[i] for i in rows], args.grafts, seed=args.seed), strict=True):
-                examples[i] = grafted
+        examples = grafted_in_folds(examples, folds, args.grafts, seed=args.seed)
     found: list[Probabilities | None] = [None] * len(examples)
     histories = []
     for fold in range(args.folds):
