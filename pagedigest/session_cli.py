@@ -13,16 +13,17 @@ from typing import Any
 
 import click
 
+from pagedigest.cli_options import digest_budget_option, headed_option, json_option, page_option
+
 __all__ = ["COMMANDS"]
 
-DEFAULT_BUDGET_TOKENS = 1000
 _FENCE = "pagedigest.fence"
 """Key under which click's context keeps whether the text is fenced."""
 
 
 def _session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--session", "name", metavar="NAME", default="default", show_default=True, help="Which session.")
-    @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+    @json_option
     @click.option("--fence", "with_fence", is_flag=True, help="Put the text, which comes from the web, between markers with a nonce.")
     @functools.wraps(function)
     def wrapped(*args: Any, with_fence: bool, **options: Any) -> Any:
@@ -60,11 +61,11 @@ def _failure(error: Any) -> Exception:
 @click.command("open")
 @click.argument("target", metavar="URL")
 @click.option("--task", help="What the session is for; it decides which regions are shown. A new task starts anew.")
-@click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
+@digest_budget_option
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=1, max=60), help="Deadline for pages from now on; 15 at first.")  # fmt: skip
 @click.option("--allow-files", is_flag=True, envvar="PAGEDIGEST_ALLOW_FILES", help="Let this session open files from now on.")
 @click.option("--allow-private", is_flag=True, envvar="PAGEDIGEST_ALLOW_PRIVATE", help="Let this session open loopback and private network addresses from now on.")  # fmt: skip
-@click.option("--headed", is_flag=True, help="Show the browser's window.")
+@headed_option
 @click.option("--idle", "idle_s", metavar="SECONDS", type=click.FloatRange(min=1), default=1800.0, show_default=True, help="The session ends after so long without a command.")  # fmt: skip
 @_session_options
 def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: float | None, allow_files: bool, allow_private: bool, headed: bool, idle_s: float, name: str, as_json: bool) -> None:  # fmt: skip
@@ -156,7 +157,7 @@ def tabs_command(number: int | None, close: bool, name: str, as_json: bool) -> N
 
 
 @click.command("view-all")
-@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True)
+@page_option
 @_session_options
 def view_all_command(page: int, name: str, as_json: bool) -> None:
     """Read every region in full, in pages."""
@@ -165,7 +166,7 @@ def view_all_command(page: int, name: str, as_json: bool) -> None:
 
 @click.command("view-region")
 @click.argument("region", metavar="R")
-@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True)
+@page_option
 @_session_options
 def view_region_command(region: str, page: int, name: str, as_json: bool) -> None:
     """Read region R (such as R4) in full."""
@@ -174,7 +175,7 @@ def view_region_command(region: str, page: int, name: str, as_json: bool) -> Non
 
 @click.command("find")
 @click.argument("text", metavar="TEXT")
-@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True)
+@page_option
 @_session_options
 def find_command(text: str, page: int, name: str, as_json: bool) -> None:
     """List the elements that say TEXT."""
@@ -196,8 +197,8 @@ def close_command(name: str, as_json: bool) -> None:
 
 @click.command("mcp")
 @click.option("--task", default="", help="What the client's agent is for, when it does not say so itself.")
-@click.option("--budget", "budget_tokens", metavar="N", type=click.IntRange(min=120), default=DEFAULT_BUDGET_TOKENS, show_default=True, help="Most tokens of a page's digest.")  # fmt: skip
-@click.option("--headed", is_flag=True, help="Show the browser's window.")
+@digest_budget_option
+@headed_option
 @click.option("--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=1, max=60), default=15.0, show_default=True, help="Deadline for a page.")  # fmt: skip
 @click.option("--allow-files", is_flag=True, help="Let the client open file:// addresses.")
 @click.option("--allow-private", is_flag=True, help="Let the client open loopback and private network addresses.")
