@@ -1,4 +1,4 @@
-"""The command line's browser sessions: a flow over several pages, and what becomes of a session. Faults of the web are in test_faults."""
+"""The command line's browser sessions: a flow over several pages, and what becomes of a session. Faults of the web are in test_browser_faults."""
 
 from __future__ import annotations
 

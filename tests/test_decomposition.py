@@ -6,12 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from growth import growth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,13 +125,20 @@ def test_the_same_page_is_cut_the_same_way_twice(best: LearnedSegmenter) -> None
 
 
 @pytest.mark.parametrize(("name", "deep", "wide"), [("best", 10_000, 50_000), ("paper", 2_000, 5_000)])
-def test_deep_and_wide_pages_are_cut_in_seconds(name: str, deep: int, wide: int) -> None:
+def test_deep_and_wide_pages_are_cut_in_linear_time(name: str, deep: int, wide: int) -> None:
     segmenter = LearnedSegmenter(name)
-    for parent in (list(range(-1, deep - 1)), [-1] + [0] * wide):
-        began = time.process_time()
-        partition = segmenter.segment(tree_of(parent))
-        assert isinstance(partition, Partition)
-        assert time.process_time() - began < 30
+
+    def chain(n: int) -> Callable[[], object]:
+        tree = tree_of(list(range(-1, n - 1)))
+        return lambda: segmenter.segment(tree)
+
+    def siblings(n: int) -> Callable[[], object]:
+        tree = tree_of([-1] + [0] * n)
+        return lambda: segmenter.segment(tree)
+
+    assert isinstance(segmenter.segment(tree_of([-1] + [0] * wide)), Partition)
+    assert growth(chain, deep // 10, deep, runs=2) < 4
+    assert growth(siblings, wide // 10, wide, runs=2) < 4
 
 
 def test_skeleton_keeps_subtrees_of_three_and_knows_its_neighbours() -> None:
