@@ -7,11 +7,13 @@ Enters: node features (N, F) of `relevance`. Leaves: for each node the probabili
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +92,7 @@ def load_ranker(folder: Path | None = None) -> TreeRanker:
         described = json.loads((place / "selection.json").read_text(encoding="utf-8"))
         with (place / "selection.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             arrays = {name: data[name] for name in ("feature", "threshold", "left", "right", "value", "depth")}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         raise WeightsError(f"{place}: ranker missing or damaged ({error}); train it with python -m training.train_selection") from error
     if described.get("features") != list(FEATURES):
         raise WeightsError(f"{place}: the ranker was trained on other features; train it again with python -m training.train_selection")

@@ -69,7 +69,7 @@ class PageStore:
     def __init__(self, path: str | os.PathLike[str] = ":memory:", *, max_states: int = 500, max_bytes: int = 64 * 2**20) -> None:
         if max_states < 1 or max_bytes < 1:
             raise ValueError(f"a store keeps at least one state and one byte, found max_states={max_states}, max_bytes={max_bytes}")
-        self.max_states, self.max_bytes = max_states, max_bytes
+        self.max_states, self.max_bytes, self._name = max_states, max_bytes, os.fspath(path)
         if os.fspath(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # pages may hold what is nobody else's business
         self._db = sqlite3.connect(os.fspath(path), isolation_level=None)
@@ -98,7 +98,15 @@ class PageStore:
         self._db.close()
 
     def add(self, state: StoredState) -> str:
-        """Keep a state; one of the same page and step is replaced. Returns its address."""
+        """Keep a state; one of the same page and step is replaced. Returns its address. Raises OSError when it cannot be
+        written: what was kept before stays."""
+        try:
+            self._add(state)
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{self._name}: the page store cannot be written ({error}); what it held stays") from error
+        return state.address
+
+    def _add(self, state: StoredState) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._drop(state.page, state.step)
@@ -120,9 +128,9 @@ class PageStore:
             self._shrink()
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
             raise
-        return state.address
 
     def addresses(self) -> tuple[str, ...]:
         """Addresses of the states kept, oldest first."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +96,7 @@ def load_word_vectors() -> WordVectors:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             words = data["words"].tobytes().decode("utf-8").split("\n")
             vectors = data["vectors"].astype(np.float32) * np.float32(data["scale"])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
         raise WeightsError(f"{path}: word vectors missing or damaged ({error}); install pagedigest again") from error
     if vectors.ndim != 2 or len(words) != len(vectors):
         raise WeightsError(f"{path}: {len(words)} words and vectors of shape {vectors.shape}; install pagedigest again")

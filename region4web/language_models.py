@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 Message = Mapping[str, str]
+logger = logging.getLogger(__name__)
+
 Prompt = str | Sequence[Message]
 """A text stands for one user message."""
 
@@ -260,6 +263,8 @@ class RecordedModel:
         self._lock = threading.Lock()
         self._recorded: dict[str, list[Completion]] = {}
         self._asked: dict[str, int] = {}
+        self._whole_bytes: int | None = None
+        """Length of the file without a last line that was cut off; None when there is none."""
         if self.path.exists():
             self._read()
         elif model is None:
@@ -292,13 +297,21 @@ class RecordedModel:
     ) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._lock, self.path.open("a", encoding="utf-8") as file:
+            if self._whole_bytes is not None:
+                file.truncate(self._whole_bytes)
+                self._whole_bytes = None
             for (messages, key), completion in answered:
                 self._recorded.setdefault(key, []).append(completion)
                 entry = {"prompt": messages, "max_tokens": max_tokens, "schema": schema, "completion": asdict(completion)}
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
     def _read(self) -> None:
-        for number, line in enumerate(self.path.read_text(encoding="utf-8").split("\n"), 1):
+        raw = self.path.read_bytes()
+        whole = raw.rfind(b"\n") + 1
+        if whole < len(raw):
+            logger.warning("%s: the last call was not written whole and is left out", self.path)
+            self._whole_bytes = whole
+        for number, line in enumerate(raw[:whole].decode("utf-8").split("\n"), 1):
             if not line:
                 continue
             try:
