@@ -7,7 +7,8 @@ weights of the package, no language model, no download. `RoleNameAbstractor` is 
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, reduce
 from importlib.resources import files
 from pathlib import Path
 from zlib import crc32
@@ -21,6 +22,8 @@ from region4web.states import state_line
 __all__ = ["ABSTRACTOR_NAMES", "EmbeddedAbstractor", "RoleNameAbstractor", "abstractor_by_name"]
 
 ABSTRACTOR_NAMES = ("embedded", "role-name")
+CODE = ("contents", "region_features", "purposes", "states")
+"""Modules that decide what the embedded abstractor says."""
 
 
 class EmbeddedAbstractor:
@@ -35,11 +38,17 @@ class EmbeddedAbstractor:
         folder = Path(str(files("region4web") / "weights" / "abstraction")) if weights is None else Path(weights)
         self._purposes = _purpose_model(folder)
         self.identity = f"{self.source} {_checksum(folder):08x}"
+        """Changes with the weights and with the code that reads a region, as a cache's key must."""
 
     def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
+        return self.abstract_regions(partition, range(len(partition)))
+
+    def abstract_regions(self, partition: Partition, numbers: Sequence[int]) -> tuple[Abstraction, ...]:
+        """What `abstract` says of the regions `numbers`, which rise; of the others only the content is read."""
         units = list(units_of_regions(partition))
-        purposes = self._purposes.purposes(region_features(partition, units), units)
-        return tuple(Abstraction(purpose, state_line(own), self.source) for purpose, own in zip(purposes, units, strict=True))
+        asked = [units[number] for number in numbers]
+        purposes = self._purposes.purposes(region_features(partition, units, frozenset(numbers)), asked)
+        return tuple(Abstraction(purpose, state_line(own), self.source) for purpose, own in zip(purposes, asked, strict=True))
 
 
 class RoleNameAbstractor:
@@ -80,5 +89,7 @@ def _purpose_model(folder: Path) -> PurposeModel:
 
 @lru_cache(maxsize=4)
 def _checksum(folder: Path) -> int:
-    """What tells these weights from others, in a cache's keys."""
-    return crc32((folder / "purposes.npz").read_bytes())
+    """What tells these weights and this code from others."""
+    code = files("region4web")
+    read = [folder / "purposes.npz", folder / "purposes.json", *(code / f"{name}.py" for name in CODE)]
+    return reduce(lambda found, file: crc32(file.read_bytes(), found), read, 0)

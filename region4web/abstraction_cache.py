@@ -16,14 +16,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from region4web.regions import Abstraction, Abstractor, Partition
 
-__all__ = ["DEFAULT_MAX_BYTES", "Cached", "content_keys", "default_cache_path"]
+__all__ = ["CACHE_VARIABLE", "DEFAULT_MAX_BYTES", "Answer", "Cached", "content_keys", "default_cache_path", "remembered"]
 
 logger = logging.getLogger(__name__)
 
+CACHE_VARIABLE = "REGION4WEB_CACHE"
+"""Environment variable: the file to use, or `off`."""
 DEFAULT_MAX_BYTES = 64 * 2**20
 SMALLEST_BYTES = 64 * 2**10
 BUSY_TIMEOUT_S = 5.0
@@ -46,6 +48,13 @@ class _AbstractsSome(Protocol):
     """An abstractor that can be asked about some regions of a page only."""
 
     def abstract_regions(self, partition: Partition, numbers: Sequence[int]) -> tuple[Abstraction, ...]: ...
+
+
+class Answer(NamedTuple):
+    """The abstractions of a page's regions, in page order, and how many of them came from the cache."""
+
+    abstractions: tuple[Abstraction, ...]
+    reused: int
 
 
 class Cached:
@@ -82,6 +91,10 @@ class Cached:
         self._inode = -1
 
     def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
+        return self.answer(partition).abstractions
+
+    def answer(self, partition: Partition) -> Answer:
+        """What `abstract` gives, and how much of it was remembered."""
         keys = content_keys(partition, self.identity)
         with self._lock:
             known = self._guarded(lambda db: _look_up(db, keys))
@@ -99,7 +112,7 @@ class Cached:
             if entries:
                 with self._lock:
                     self._guarded(lambda db: _remember(db, entries, self.max_bytes))
-        return tuple(found[n] if n in found else fresh[n] for n in range(len(keys)))
+        return Answer(tuple(found[n] if n in found else fresh[n] for n in range(len(keys))), len(found))
 
     def close(self) -> None:
         """Close the file; it is opened again when needed."""
@@ -170,8 +183,15 @@ class Cached:
         logger.warning("abstraction cache %s was damaged (%s); moved to %s and started anew", self.path, error, aside.name)
 
 
+def remembered(abstractor: Abstractor) -> Abstractor:
+    """`abstractor` with the user's cache, as it is where REGION4WEB_CACHE is `off`."""
+    return abstractor if os.environ.get(CACHE_VARIABLE) == "off" else Cached(abstractor)
+
+
 def default_cache_path() -> Path:
-    """`region4web/abstractions.sqlite` under XDG_CACHE_HOME, else under ~/.cache."""
+    """The file that REGION4WEB_CACHE names, else `region4web/abstractions.sqlite` under XDG_CACHE_HOME, else under ~/.cache."""
+    if (named := os.environ.get(CACHE_VARIABLE, "")) not in ("", "off"):
+        return Path(named)
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home and os.path.isabs(home) else Path.home() / ".cache") / "region4web" / "abstractions.sqlite"
 

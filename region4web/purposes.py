@@ -2,9 +2,10 @@
 
 Enters: the features of a page's regions. Leaves: one phrase a region. The model estimates the sentence embedding that a
 label of the region would have on average, and takes the phrase nearest to it: the phrase with the highest expected
-similarity, not the likeliest one. Where it expects little of the best phrase, the topic of the region's heading is added,
-in words that annotators use of any page and nothing else of the page's. No embedding model runs; the vectors of phrases
-and words are part of the weights.
+similarity, not the likeliest one. Estimates lean towards what all labels share, so part of that is taken off, and a phrase
+whose words the region says is preferred. Where the model expects little of the best phrase, the topic of the region's
+heading is added, in words that annotators use of any page and nothing else of the page's. No embedding model runs; the
+vectors of phrases and words are part of the weights.
 
 Symbols: R regions, F features, W words, V voices, D dimensions of the words, L of the (reduced) estimate, K phrases.
 """
@@ -15,8 +16,9 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -30,7 +32,7 @@ from region4web.errors import WeightsError
 from region4web.region_features import VOICES, RegionFeatures
 from region4web.states import gives_orders
 
-__all__ = ["HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model"]
+__all__ = ["HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model", "stems"]
 
 FloatArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint32]
@@ -40,6 +42,9 @@ HEADING_WORDS = 10
 """How much of a heading is looked at for its topic."""
 PURPOSE_WORDS = 12
 _WORD = re.compile(r"[a-z]+")
+STEM_LETTERS = 8
+READ_WORDS, UNIT_WORDS = 60, 12
+"""Words of a region that are compared with those of phrases, and how many of one unit."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,19 @@ class PurposeModel:
     """Words that may be taken from a heading."""
     topic_below: float
     """A topic is added where the best phrase's expected similarity is below this."""
+    shared_part: float
+    """Share of the mean label (`offset`) that is taken off an estimate before phrases are compared with it."""
+    word_scores: Mapping[str, float]
+    """What it adds to a phrase's score that the region says its word, by the word's stem."""
+
+    @cached_property
+    def phrase_stems(self) -> tuple[dict[str, int], csr_matrix]:
+        """Column of each scored stem, and (K, stems) what each phrase has of them."""
+        columns = {stem: column for column, stem in enumerate(self.word_scores)}
+        pairs = [(k, columns[stem]) for k, phrase in enumerate(self.phrases) for stem in stems(phrase) if stem in columns]
+        rows, at = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        scores = np.array(list(self.word_scores.values()), dtype=np.float32)
+        return columns, csr_matrix((scores[at], (rows, at)), shape=(len(self.phrases), len(columns)))
 
     def estimates(self, features: Sequence[RegionFeatures]) -> FloatArray:
         """(R, L) what the label's embedding is expected to be, reduced."""
@@ -102,16 +120,46 @@ class PurposeModel:
             found += voice_meanings(self.words, self.meanings, [region.voices[v] for region in features]) @ projection
         return found
 
+    def said_words(self, units: Sequence[Sequence[Unit]]) -> FloatArray:
+        """(R, K) what each phrase's score gains by words that each region says."""
+        columns, phrase_stems = self.phrase_stems
+        said = [[columns[stem] for stem in stems_said(own) if stem in columns] for own in units]
+        at = np.array([column for row in said for column in row], dtype=np.int64)
+        starts = np.cumsum([0, *map(len, said)])
+        regions = csr_matrix((np.ones(len(at), dtype=np.float32), at, starts), shape=(len(units), len(columns)))
+        return np.asarray((regions @ phrase_stems.T).toarray(), dtype=np.float32)
+
     def purposes(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
         """The best phrase for each region, with its topic where the phrase alone says too little."""
         if not features:
             return []
-        scores = self.estimates(features) @ self.phrase_vectors.T
+        expected = self.estimates(features) @ self.phrase_vectors.T
+        scores = expected - self.shared_part * (self.phrase_vectors @ self.offset) + self.said_words(units)
         found = []
-        for k, row, own in zip(np.argmax(scores, axis=1), scores, units, strict=True):
+        for k, row, own in zip(np.argmax(scores, axis=1), expected, units, strict=True):
             phrase = self.phrases[k]
             found.append(with_topic(phrase, topic_of(own, self.topics)) if row[k] < self.topic_below else phrase)
         return found
+
+
+def stems(text: str) -> set[str]:
+    """The words of a text, cut so that most plurals equal their singulars."""
+    return {
+        (word[:-1] if word.endswith("s") and len(word) > 3 else word)[:STEM_LETTERS]
+        for word in _WORD.findall(text.lower())
+        if len(word) > 1
+    }
+
+
+def stems_said(units: Sequence[Unit]) -> set[str]:
+    """Stems of a region's first words, heading and label."""
+    read, count = [], 0
+    for unit in units:
+        if words := unit.text.split()[:UNIT_WORDS]:
+            if count <= READ_WORDS or unit.kind in ("heading", "label"):
+                read += words
+            count += len(words)
+    return stems(" ".join(read))
 
 
 def topic_of(units: Sequence[Unit], topics: Set[str]) -> list[str]:
@@ -159,7 +207,15 @@ def save_purpose_model(model: PurposeModel, folder: Path) -> None:
         arrays[name], arrays[f"{name}_scale"] = np.round(array / scale).astype(np.int8), scale.astype(np.float32)
     np.savez_compressed(folder / "purposes.npz", **arrays)  # type: ignore[arg-type]
     text = json.dumps(
-        {"topic_below": model.topic_below, "topics": sorted(model.topics), "phrases": model.phrases}, ensure_ascii=False, indent=0
+        {
+            "topic_below": model.topic_below,
+            "shared_part": model.shared_part,
+            "topics": sorted(model.topics),
+            "word_scores": {stem: round(score, 4) for stem, score in sorted(model.word_scores.items())},
+            "phrases": model.phrases,
+        },
+        ensure_ascii=False,
+        indent=0,
     )
     (folder / "purposes.json").write_text(text + "\n", encoding="utf-8")
 
@@ -184,9 +240,11 @@ def load_purpose_model(folder: Path) -> PurposeModel:
             phrases=tuple(map(str, said["phrases"])),
             topics=frozenset(map(str, said["topics"])),
             topic_below=float(said["topic_below"]),
+            shared_part=float(said["shared_part"]),
+            word_scores={str(stem): float(score) for stem, score in said["word_scores"].items()},
         )
         _check(model)
-    except (OSError, KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
         raise WeightsError(f"{folder}: purpose weights cannot be read ({error}); reinstall region4web") from error
     return model
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -77,8 +77,8 @@ LANDMARKS = frozenset({"navigation", "banner", "contentinfo", "complementary", "
                        "list", "table", "listitem", "row", "tabpanel", "footer", "sectionheader", "sectionfooter", "Iframe", "LayoutTable", "menu", "grid"})  # fmt: skip
 
 
-def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[RegionFeatures]:
-    """The features of each region, in page order."""
+def region_features(partition: Partition, units: Sequence[Sequence[Unit]], numbers: Collection[int] | None = None) -> list[RegionFeatures]:
+    """The features of each region, or of those in `numbers`, in page order. `units` are those of all regions."""
     tree = partition.tree
     nodes, n = tree.nodes, len(tree)
     page = _page_words(partition, units)
@@ -89,6 +89,10 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
     inner = Counter(region.enclosing for region in partition.regions)
     out: list[RegionFeatures] = []
     for region, own in zip(partition.regions, units, strict=True):
+        content = tuple(unit.text for unit in own)
+        twin = said.setdefault(content, region.number) != region.number
+        if numbers is not None and region.number not in numbers:
+            continue
         words: Counter[int] = Counter()
         voices: tuple[Counter[int], ...] = tuple(Counter() for _ in VOICES)
         kinds: Counter[int] = Counter()
@@ -191,11 +195,8 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]]) -> li
         if region.enclosing > 0:
             for token in keys[region.enclosing]:
                 context[_hash("^", token)] += 1
-        content = tuple(unit.text for unit in own)
-        twin = said.get(content)
-        if content and twin is not None:
+        if content and twin:
             context[_hash("twin", "1")] = 1
-        said.setdefault(content, region.number)
         out.append(RegionFeatures((words, kinds, addresses, structure, context, page), voices))
     return out
 

@@ -10,6 +10,14 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_abstraction_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Descriptions that tests make go into a file of theirs, and none come from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGION4WEB_CACHE", str(tmp_path_factory.mktemp("cache") / "abstractions.sqlite"))
+        yield
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A running headless Chromium under sync Playwright."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import region4web.abstraction
 from region4web import Abstraction, AXTree, Partition
-from region4web.abstraction_cache import Cached, default_cache_path
+from region4web.abstraction import EmbeddedAbstractor
+from region4web.abstraction_cache import CACHE_VARIABLE, Cached, default_cache_path, remembered
 
 HEADER = "RootWebArea 'Shop'\n\t[1] banner ''\n\t\t[2] link 'Home'\n\t\t[3] link 'Cart'\n\t[4] main ''\n\t\t[5] heading '{}'"
 
@@ -170,8 +173,56 @@ def test_several_processes_share_one_file(tmp_path: Path) -> None:
 
 
 def test_the_standard_place_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache_path() == tmp_path / "region4web" / "abstractions.sqlite"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_cache_path() == tmp_path / "home" / ".cache" / "region4web" / "abstractions.sqlite"
+
+
+def test_a_menu_seen_on_one_page_of_a_site_is_not_described_again_on_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    written = EmbeddedAbstractor.abstract_regions
+
+    def noted(self: EmbeddedAbstractor, partition: Partition, numbers: Sequence[int]) -> tuple[Abstraction, ...]:
+        asked.append(tuple(numbers))
+        return written(self, partition, numbers)
+
+    monkeypatch.setattr(EmbeddedAbstractor, "abstract_regions", noted)
+    cached = Cached(EmbeddedAbstractor(), tmp_path / "c.sqlite")
+    first, second = cached.answer(page("Books")), cached.answer(page("Toys"))
+    assert asked == [(0, 1, 2), (2,)]
+    assert (first.reused, second.reused) == (0, 2)
+    assert second.abstractions[:2] == first.abstractions[:2]
+    assert cached.answer(page("Books")).reused == 3
+    assert len(asked) == 2
+
+
+def test_some_regions_are_described_as_they_are_among_all() -> None:
+    abstractor, partition = EmbeddedAbstractor(), page("Books")
+    everything = abstractor.abstract(partition)
+    assert abstractor.abstract_regions(partition, (0, 2)) == (everything[0], everything[2])
+    assert abstractor.abstract_regions(partition, ()) == ()
+
+
+def test_other_weights_have_another_identity(tmp_path: Path) -> None:
+    packaged = Path(region4web.abstraction.__file__).parent / "weights" / "abstraction"
+    folder = shutil.copytree(packaged, tmp_path / "weights")
+    assert EmbeddedAbstractor(folder).identity == EmbeddedAbstractor().identity
+    other = shutil.copytree(packaged, tmp_path / "other")
+    with (other / "purposes.json").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert EmbeddedAbstractor(other).identity != EmbeddedAbstractor().identity
+
+
+def test_the_user_names_the_file_or_turns_the_cache_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = Counting()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "named.sqlite"))
+    remembering = remembered(counting)
+    remembering.abstract(page("Books"))
+    assert isinstance(remembering, Cached)
+    assert remembering.path == tmp_path / "named.sqlite"
+    assert remembering.path.is_file()
+    monkeypatch.setenv(CACHE_VARIABLE, "off")
+    assert remembered(counting) is counting

@@ -2,8 +2,8 @@
 
 A ridge regression (in its dual form, one Cholesky factorisation) from features of a region to the sentence embedding of
 its labelled purpose; then everything is reduced to the directions in which estimates differ, and written as int8. The
-split by site is `training.records.split_of`'s: block weights and penalty were chosen on validation, the figures printed
-are of test sites. `--all-pages` then trains once more on everything and writes those weights. Needs the `train` extra.
+split by site is `training.records.split_of`'s: the recipe was chosen on validation sites and by five folds of training and
+validation sites, the figures printed are of test sites with a model of the others. `--all-pages` then trains once more on everything and writes those weights. Needs the `train` extra.
 
 Symbols: N labelled regions, F features, W words, V voices, D dimensions of a word, K phrases.
 """
@@ -32,7 +32,7 @@ from region4web.abstraction import EmbeddedAbstractor
 from region4web.contents import Unit, units_of_regions
 from region4web.evaluation import evaluate_abstractor
 from region4web.labels import AnnotatedPage, annotated_pages, page_files
-from region4web.purposes import HashWeights, PurposeModel, save_purpose_model, voice_meanings
+from region4web.purposes import HashWeights, PurposeModel, save_purpose_model, stems, voice_meanings
 from region4web.region_features import BLOCKS, VOICES, RegionFeatures, region_features, tokenize, word_hash
 from region4web.similarity import sentence_embeddings
 from region4web.states import gives_orders
@@ -48,6 +48,8 @@ NO_TOPICS = frozenset(
     " how what why who when where more now new free best top latest please enter type open press buy pay call go come take give do don not no yes must should".split()
 )
 """Words that join or command, and say nothing of a topic."""
+COMMON_STEMS = frozenset("the and of to for in on with or by at from is are your our thi this that as all list link page site".split())
+"""Stems whose being said by a region and a phrase means nothing."""
 PACKAGED = Path(__file__).parent.parent / "region4web" / "weights" / "abstraction"
 
 
@@ -65,6 +67,9 @@ class Recipe:
     phrase_count: int = 5000
     topic_below: float = 0.48
     """Expected similarity of a phrase below which a topic is added to it."""
+    shared_part: float = 0.5
+    word_score: float = 0.004
+    """What a word that a region says adds to a phrase that has it, times how rare the word is among labels (log N / n)."""
 
 
 ABLATION = {
@@ -76,6 +81,8 @@ ABLATION = {
     "without structure": replace(Recipe(), block_weights=(0.5, 1.3, 0.7, 0.0, 0.4, 0.2)),
     "without addresses": replace(Recipe(), block_weights=(0.5, 1.3, 0.0, 1.3, 0.4, 0.2)),
     "64 dimensions of the estimate": replace(Recipe(), estimate_size=64),
+    "nothing taken off estimates": replace(Recipe(), shared_part=0.0),
+    "without words that the region says": replace(Recipe(), word_score=0.0),
     "1,000 phrases": replace(Recipe(), phrase_count=1000),
 }
 """What each piece is worth, on validation sites."""
@@ -172,6 +179,13 @@ def topic_vocabulary(regions: Sequence[Region]) -> frozenset[str]:
     return frozenset(word for word, where in sites.items() if len(where) > 1 and len(word) > 2 and word not in NO_TOPICS)
 
 
+def word_scores(regions: Sequence[Region], phrases: Sequence[str], score: float) -> dict[str, float]:
+    """What each stem of `phrases` is worth when a region says it."""
+    labels = Counter(stem for region in regions for stem in stems(region.purpose))
+    wanted = sorted(set().union(*map(stems, phrases)) - COMMON_STEMS)
+    return {stem: score * math.log(len(regions) / (1 + labels[stem])) for stem in wanted}
+
+
 def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], recipe: Recipe, embeddings: Embeddings) -> PurposeModel:
     """Fit the model on `regions`. `strings` gives the word of a hash. Raises ValueError when there is nothing to fit."""
     if not regions:
@@ -220,6 +234,8 @@ def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], r
         phrases=tuple(phrases),
         topics=topic_vocabulary(regions),
         topic_below=recipe.topic_below,
+        shared_part=recipe.shared_part,
+        word_scores=word_scores(regions, phrases, recipe.word_score),
     )
 
 
@@ -260,7 +276,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.ablate:
         print(json.dumps(ablation(regions, strings, embeddings), indent=1))
         return 0
-    model = train_purpose_model([r for r in regions if split_of(r.site) == "train"], strings, recipe, embeddings)
+    fitted_on = ("train", "validation") if args.report == "test" else ("train",)
+    model = train_purpose_model([r for r in regions if split_of(r.site) in fitted_on], strings, recipe, embeddings)
     save_purpose_model(model, args.out)
     held_out = [page for page in pages if split_of(page.site) == args.report]
     figures = evaluate_abstractor(tqdm(held_out, unit="page", disable=None), None, EmbeddedAbstractor(args.out))
@@ -270,7 +287,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         save_purpose_model(train_purpose_model(regions, strings, recipe, embeddings), args.out)
     run = {
         "recipe": asdict(recipe),
-        "trained_on": "all pages" if args.all_pages else "training sites",
+        "trained_on": "all pages" if args.all_pages else f"{' and '.join(fitted_on)} sites",
         "figures": figures,
         "data": data_checksum(path for pair in files for path in pair),
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip(),
