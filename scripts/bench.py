@@ -234,14 +234,13 @@ def main(argv: list[str] | None = None) -> None:
         results.append(_in_its_own_process("--one", str(size), "--segmenter", options.segmenter, "--repeats", str(options.repeats)))
     ratios = growth(results)
     slower = _in_its_own_process("--node-by-node", str(_base(results)["nodes"]))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
-    ).stdout.strip()
+    from pagedigest.evaluation.provenance import git_commit
+
     options.out.mkdir(parents=True, exist_ok=True)
     about = {
         "segmenter": options.segmenter,
         "repeats": options.repeats,
-        "commit": commit,
+        "commit": git_commit(),
         "python": platform.python_version(),
         "machine": platform.machine(),
     }

@@ -19,12 +19,12 @@ import logging
 import math
 import os
 import random
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pagedigest.evaluation.provenance import git_commit
 from region4web.generative import ANSWER_TOKENS, BRIEF, FORM_FILE, FULL, UNTRAINED, PromptForm, reply_fault
 from region4web.labels import annotated_pages, page_files
 from region4web.language_models import LanguageModel, TransformersModel
@@ -373,9 +373,6 @@ def save(model: Any, tokenizer: Any, args: argparse.Namespace) -> None:
 
 
 def write_run(args: argparse.Namespace, losses: list[float], scores: dict[str, float], *, train: int, validation: int) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-    ).stdout.strip()
     files = page_files(args.captures, args.labels)
     run = {
         "arguments": {
@@ -383,7 +380,7 @@ def write_run(args: argparse.Namespace, losses: list[float], scores: dict[str, f
             for name, value in vars(args).items()
             if name not in ("captures", "labels", "out")
         },
-        "git_commit": commit or "unknown",
+        "git_commit": git_commit() or "unknown",
         "data_sha256": data_checksum(label for _, label in files),
         "pages": len(files),
         "training_samples": train,

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -27,8 +26,10 @@ import numpy.typing as npt
 
 from pagedigest.digest import compose_digest
 from pagedigest.evaluation.held_out import fold_folder, site_key
+from pagedigest.evaluation.provenance import git_commit
 from pagedigest.evaluation.replay import episodes
 from pagedigest.evaluation.steps import RecordedStep, read_steps
+from pagedigest.line_counts import LineCounter
 from pagedigest.observation import Action
 from pagedigest.ranker import TreeRanker
 from pagedigest.relevance import node_features
@@ -154,12 +155,12 @@ def exported(model: Any) -> TreeRanker:
 
 def recall(chosen: Sequence[Sample], ranker: TreeRanker, budgets: Sequence[int]) -> dict[str, dict[int, list[bool]]]:
     """By kind and budget, for each sample whether the digest of its predicted regions shows the target."""
-    counter = default_counter()
+    counter = LineCounter(default_counter())
     selector = HybridSelector(ranker)
     found: dict[str, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for sample in chosen:
         region_map = sample.maps[0]
-        selection = selector.select(Page(region_map, sample.step.task, sample.actions))
+        selection = selector.select_by(sample.features[0], Page(region_map, sample.step.task, sample.actions))
         for budget in budgets:
             digest = compose_digest(region_map, selection, counter=counter, budget_tokens=budget, task=sample.step.task, full_tokens=10_000)
             found[sample.kind][budget].append(sample.step.tree.nodes[sample.target].id in digest.shown)
@@ -200,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     held_out = args.out / "held_out"
     settings = {key: str(value) for key, value in vars(args).items() if key not in ("steps", "labels", "out")}
     checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in args.steps}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = git_commit()
     found: dict[str, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
     for fold in range(args.folds):
         ranker = fit([sample for sample, k in zip(data, folds, strict=True) if k != fold], args)
