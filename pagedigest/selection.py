@@ -86,9 +86,12 @@ class HybridSelector:
         self._ranker, self._embed = ranker, embed
 
     def select(self, page: Page) -> Selection:
+        return self.select_by(node_features(page.region_map, page.task, page.actions), page)
+
+    def select_by(self, features: FloatArray, page: Page) -> Selection:
+        """The selection of a page whose `node_features` are known."""
         ranker = load_ranker() if self._ranker is None else self._ranker
         partition = page.region_map.partition
-        features = node_features(page.region_map, page.task, page.actions)
         bonus = _quotation_bonus(features)
         if self._embed is not None:
             bonus = bonus + _embedding_bonus(page, ranker.raw_scores(features) + bonus, self._embed)
