@@ -19,7 +19,7 @@ from region4web.region_features import region_features
 from region4web.regions import Abstraction, Abstractor, Partition
 from region4web.states import state_line
 
-__all__ = ["ABSTRACTOR_NAMES", "EmbeddedAbstractor", "RoleNameAbstractor", "abstractor_by_name"]
+__all__ = ["ABSTRACTOR_NAMES", "EmbeddedAbstractor", "RoleNameAbstractor", "abstractor_by_name", "packaged_weights"]
 
 ABSTRACTOR_NAMES = ("embedded", "role-name")
 CODE = ("contents", "region_features", "purposes", "states")
@@ -35,7 +35,7 @@ class EmbeddedAbstractor:
     source = "embedded"
 
     def __init__(self, weights: str | os.PathLike[str] | None = None) -> None:
-        folder = Path(str(files("region4web") / "weights" / "abstraction")) if weights is None else Path(weights)
+        folder = packaged_weights() if weights is None else Path(weights)
         self._purposes = _purpose_model(folder)
         self.identity = f"{self.source} {_checksum(folder):08x}"
         """Changes with the weights and with the code that reads a region, as a cache's key must."""
@@ -77,9 +77,19 @@ def abstractor_by_name(name: str) -> Abstractor:
         return RoleNameAbstractor()
     from region4web.generative import LANGUAGE_MODEL_NAMES, language_model_abstractor
 
-    if name.partition(":")[0] in {known.partition(":")[0] for known in LANGUAGE_MODEL_NAMES}:
+    kind, _, folder = name.partition(":")
+    if kind == "smollm2":
+        from region4web.region_encoder import smollm2_abstractor
+
+        return smollm2_abstractor(folder)
+    if kind in {known.partition(":")[0] for known in LANGUAGE_MODEL_NAMES}:
         return language_model_abstractor(name)
     raise ValueError(f"no abstractor is called {name!r}; choose one of {', '.join((*ABSTRACTOR_NAMES, *LANGUAGE_MODEL_NAMES))}")
+
+
+def packaged_weights() -> Path:
+    """The folder of the packaged embedded model."""
+    return Path(str(files("region4web") / "weights" / "abstraction"))
 
 
 @lru_cache(maxsize=4)

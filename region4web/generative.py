@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,8 @@ __all__ = [
 PURPOSE_WORDS, STATE_WORDS = 12, 40
 """Most words of a purpose and of a state."""
 ANSWER_TOKENS = 112
-LANGUAGE_MODEL_NAMES = ("smollm2", "smollm2-untrained", "qwen3", "qwen3:FOLDER[+ADAPTER]", "openai:MODEL@BASE_URL")
+LANGUAGE_MODEL_NAMES = ("smollm2", "smollm2:ADAPTER", "smollm2-untrained", "qwen3", "qwen3:FOLDER[+ADAPTER]", "openai:MODEL@BASE_URL")
 QWEN3_HUB_ID = "Qwen/Qwen3-0.6B"
-SMOLLM2_ADAPTER = Path(__file__).parent / "weights" / "smollm2-adapter"
 FORM_FILE = "region4web.json"
 """Beside an adapter or a trained model: `{"form": "brief" | "full", "budget_tokens"}`, how it was trained to be asked."""
 
@@ -160,7 +159,11 @@ class LanguageModelAbstractor:
         self.counts: Counter[str] = Counter()
 
     def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
-        texts = [region_text(partition, number, budget=self.budget, count=self.count) for number in range(len(partition))]
+        return self.abstract_regions(partition, range(len(partition)))
+
+    def abstract_regions(self, partition: Partition, numbers: Sequence[int]) -> tuple[Abstraction, ...]:
+        """Abstractions of some regions, in the order of `numbers`: all are asked about in one call of the model."""
+        texts = [region_text(partition, number, budget=self.budget, count=self.count) for number in numbers]
         asked = list(dict.fromkeys(texts))
         completions = self.model.complete([self.form.prompt(text) for text in asked], max_tokens=ANSWER_TOKENS, schema=self.form.schema)
         answers = {text: self._checked(completion) for text, completion in zip(asked, completions, strict=True)}
@@ -170,7 +173,7 @@ class LanguageModelAbstractor:
         else:
             spare = self.fallback.abstract(partition)
         chosen = []
-        for number, text in enumerate(texts):
+        for number, text in zip(numbers, texts, strict=True):
             answer = answers[text]
             if isinstance(answer, Abstraction):
                 chosen.append(answer)
@@ -196,9 +199,10 @@ class LanguageModelAbstractor:
 def language_model_abstractor(name: str) -> LanguageModelAbstractor:
     """The abstractor called `name`, with the embedded default as its fallback.
 
-    `smollm2`: the packaged SmolLM2-135M with the trained adapter; `smollm2-untrained`: without. `qwen3`: Qwen3-0.6B from
-    the hub; `qwen3:FOLDER`, `qwen3:FOLDER+ADAPTER`: from a folder, with a trained adapter. `openai:MODEL@BASE_URL`: a
-    server. A folder trained by `training.train_abstraction` says itself how it wants to be asked.
+    `smollm2:ADAPTER`: the packaged SmolLM2-135M with an adapter that writes; `smollm2-untrained`: without (what `smollm2` is
+    says `region_encoder.smollm2_abstractor`). `qwen3`: Qwen3-0.6B from the hub; `qwen3:FOLDER`, `qwen3:FOLDER+ADAPTER`: from
+    a folder, with a trained adapter. `openai:MODEL@BASE_URL`: a server. A folder trained by `training.train_abstraction`
+    says itself how it wants to be asked.
     Raises ValueError for another name, WeightsError and LanguageModelError when the model is not to be had.
     """
     from region4web.abstraction import EmbeddedAbstractor
@@ -209,10 +213,10 @@ def language_model_abstractor(name: str) -> LanguageModelAbstractor:
         model, _, base_url = rest.partition("@")
         server = OpenAIModel(model, base_url or None, options={"temperature": 0} if base_url else {})
         return LanguageModelAbstractor(server, fallback, name=name)
-    if name in ("smollm2", "smollm2-untrained"):
+    if name == "smollm2-untrained" or (kind == "smollm2" and rest):
         from region4web.smollm2 import smollm2_folder
 
-        adapter = SMOLLM2_ADAPTER if name == "smollm2" else None
+        adapter = Path(rest) if rest else None
         if adapter is not None and not (adapter / "adapter_config.json").is_file():
             raise WeightsError(f"{adapter} holds no adapter; train one with python -m training.train_abstraction, or use smollm2-untrained")
         return _local(str(smollm2_folder()), adapter, fallback, name, UNTRAINED, 224)

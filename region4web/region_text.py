@@ -16,7 +16,7 @@ from region4web.contents import FIELD_KINDS, Unit, region_units
 from region4web.preprocessing import short_address
 from region4web.regions import Partition, Region
 
-__all__ = ["region_text"]
+__all__ = ["region_digest", "region_text"]
 
 NAME_LIMITS = (100, 60, 36)
 """Longest unit text in characters; the next is tried when the region does not fit under the one before."""
@@ -41,6 +41,8 @@ PLACE_ROLES = frozenset(
     }
     | {"list", "tabpanel", "menu", "toolbar", "feed", "Iframe"}
 )
+DIGEST_TOKENS, DIGEST_TITLE = 96, 30
+"""What a digest is cut from, and its share of the page's title in characters."""
 TELLING_STATES = ("checked", "selected", "expanded", "pressed", "disabled", "required", "invalid", "busy", "modal")
 PLURALS = {"check": "checkboxes", "radio": "radio buttons", "select": "select boxes", "label": "groups"}
 
@@ -65,6 +67,21 @@ def region_text(partition: Partition, number: int, *, budget: int, count: Callab
             return "\n".join([head, *_lines(units, texts, range(len(units)))])
     costs = [count(text) + 1 for text in texts]
     return "\n".join([head, *_lines(units, texts, _chosen(units, costs, room, count))])
+
+
+def region_digest(partition: Partition, number: int, *, count: Callable[[str], int]) -> str:
+    """The region's text for an encoder that reads only its start: title, place, heading before and contents; no sizes and no counts."""
+    lines = []
+    for line in region_text(partition, number, budget=DIGEST_TOKENS, count=count).split("\n"):
+        if line.startswith("page: "):
+            lines.append(line.removeprefix("page: ")[:DIGEST_TITLE])
+        elif line.startswith("region "):
+            lines.append(line.partition(" in ")[2])
+        elif line.startswith("after heading: "):
+            lines.append(f"after {line.removeprefix('after heading: ')}")
+        elif line != "..." and not line.startswith("holds "):
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _head(partition: Partition, region: Region, units: Sequence[Unit], limit: int) -> str:

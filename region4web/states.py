@@ -15,13 +15,9 @@ from urllib.parse import urlsplit
 from region4web.contents import FIELD_KINDS, Unit
 from region4web.preprocessing import short_address
 
-__all__ = ["EMPTY_STATE", "ORDERS_DESCRIBED", "gives_orders", "in_words", "state_line"]
+__all__ = ["DETAILED", "EMPTY_STATE", "ORDERS_DESCRIBED", "SHORT", "Lengths", "gives_orders", "in_words", "state_line"]
 
 EMPTY_STATE = "Only wrappers around other parts"
-NAME_WORDS = 7
-"""Words of one name; a longer one is cut."""
-LINE_WORDS = 26
-"""Words of names in a line, where there is more to name."""
 PROSE_WORDS = 12
 """A text longer than this is prose: named last, by its first words."""
 
@@ -30,12 +26,26 @@ _BULLETS = re.compile(r"[\u2022\u25cf*]+")
 _ORDERS = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b.{0,60}\b(?:instructions?|previous|prior|above|prompts?|rules?|tasks?|system)\b"
     r"|\b(?:agents?|assistants?|ai|llm|chatbot|language model)\b.{0,40}\b(?:must|should|shall|has to|have to|needs? to|please|you)\b"
-    r"|^\W*(?:system prompt|system message|assistant|ai agent|agent|important)\s*[,:!]",
+    r"|\bsystem (?:prompts?|messages?|instructions?|notices?|overrides?)\b"
+    r"|^\W*(?:assistant|ai agent|agent|important)\s*[,:!]",
     re.IGNORECASE,
 )
 ORDERS_DESCRIBED = "text that gives its reader orders"
 _ONES = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How much a state says: words of names in a line, where there is more to name, and of one name, which is cut there."""
+
+    line: int
+    name: int
+
+
+SHORT = Lengths(line=26, name=7)
+DETAILED = Lengths(line=36, name=10)
+"""As long as a state may be: closer to what annotators write, at about a third more words."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,9 @@ class _Part:
     at: int
 
 
-def state_line(units: Sequence[Unit]) -> str:
+def state_line(units: Sequence[Unit], lengths: Lengths = SHORT) -> str:
     """The state of the region that holds `units`."""
-    parts = _parts(units)
+    parts = _parts(units, lengths.name)
     unnamed = _unnamed(units)
     if not parts:
         return _sentence(unnamed) if unnamed else EMPTY_STATE
@@ -57,7 +67,7 @@ def state_line(units: Sequence[Unit]) -> str:
     words = 0
     for part in sorted(parts, key=lambda p: (p.rank, p.at)):
         length = len(part.text.split())
-        if chosen and words + length > LINE_WORDS:
+        if chosen and words + length > lengths.line:
             break
         chosen.append(part)
         words += length
@@ -102,7 +112,7 @@ def is_unnamed(unit: Unit) -> bool:
     )
 
 
-def _parts(units: Sequence[Unit]) -> list[_Part]:
+def _parts(units: Sequence[Unit], name_words: int) -> list[_Part]:
     parts: list[_Part] = []
     said: set[str] = set()
     for at, unit in enumerate(units):
@@ -110,7 +120,7 @@ def _parts(units: Sequence[Unit]) -> list[_Part]:
             continue
         if unit.kind == "title":
             continue
-        text = _unit_part(unit)
+        text = _unit_part(unit, name_words)
         if not text or text.casefold() in said:
             continue
         said.add(text.casefold())
@@ -128,10 +138,10 @@ def _rank(unit: Unit) -> int:
     return 2
 
 
-def _unit_part(unit: Unit) -> str:
+def _unit_part(unit: Unit, name_words: int) -> str:
     """One unit's part of the line, '' when there is nothing to say of it."""
     node = unit.ax
-    name = shortened(unit.text, NAME_WORDS)
+    name = shortened(unit.text, name_words)
     if unit.kind in ("check", "radio"):
         mark = "checked" if node.state("checked") in (True, "true", "mixed") else "" if unit.kind == "radio" else "unchecked"
         return f"{name} {mark}".strip() if name else ""
@@ -143,7 +153,7 @@ def _unit_part(unit: Unit) -> str:
             return f"{name} filled in"
         off = " disabled" if node.state("disabled") is True else ""
         if value.strip():
-            return f"{name} {shortened(value, NAME_WORDS)}{off}".strip()
+            return f"{name} {shortened(value, name_words)}{off}".strip()
         return f"{name} empty{off}" if name else f"empty field{off}"
     if is_unnamed(unit):
         return ""

@@ -10,6 +10,7 @@ from builders import tree
 from openai_server import OpenAIServer
 
 from region4web import Abstraction, Partition
+from region4web.abstraction_cache import Cached
 from region4web.errors import LanguageModelError, WeightsError
 from region4web.generative import ANSWER_SCHEMA, BRIEF, FULL, LanguageModelAbstractor, language_model_abstractor, reply_fault
 from region4web.language_models import Completion, ScriptedModel
@@ -181,6 +182,23 @@ def test_a_local_qwen3_with_a_trained_adapter_says_itself_how_to_be_asked(shop: 
     (adapter / "region4web.json").write_text('{"form": "loud"}')
     with pytest.raises(WeightsError, match="form"):
         language_model_abstractor(f"qwen3:{base}+{adapter}")
+
+
+def test_a_cache_asks_about_new_regions_only_and_keeps_no_fallback(shop: Partition, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def reply(messages: list[dict[str, str]]) -> str:
+        asked.append(messages[-1]["content"])
+        return "click here" if "Filter" in asked[-1] else "Site links\nHome, Orders"
+
+    cached = Cached(LanguageModelAbstractor(ScriptedModel(reply), Fixed(), form=BRIEF, name="scripted"), tmp_path / "cache.sqlite")
+    first = cached.abstract(shop)
+    assert [a.source for a in first] == ["scripted", "scripted", "fixed"]
+    asked.clear()
+    assert cached.abstract(shop) == first
+    assert len(asked) == 1  # the region whose reply was of no use
+    assert "Filter" in asked[0]
+    cached.close()
 
 
 def test_other_names_are_refused_with_the_list() -> None:
