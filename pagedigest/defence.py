@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,24 @@ DOUBT = 0.5
 SCORED_CHARACTERS = 4_000
 SPREAD_NODES, SPREAD_CHARACTERS = 24, 600
 """Size of a subtree whose texts are also read as one."""
+INLINE_ROLES = frozenset(
+    {
+        "StaticText",
+        "strong",
+        "emphasis",
+        "code",
+        "mark",
+        "generic",
+        "none",
+        "subscript",
+        "superscript",
+        "insertion",
+        "deletion",
+        "time",
+        "LabelText",
+    }
+)
+"""Roles of texts that run on in one sentence."""
 
 _ACT = r"(?:click|press|tap|visit|open|go to|navigate to|enter|type|fill in|send|submit|download|install|transfer|buy|delete|approve|log in|sign in|copy|paste|forward|reply|answer|call|select|choose|add)"
 _RULES: tuple[tuple[float, str], ...] = (
@@ -86,6 +105,15 @@ _RULES: tuple[tuple[float, str], ...] = (
 )  # fmt: skip
 _CASED = (r"(?:^|\s)[\[(<{#*]{0,3}(?:SYSTEM|DEVELOPER|ASSISTANT)[\])>}*]{0,3}\s*:", r"(?:^|\s)R\d{1,3} \| ")
 """Starts of the rules that only mean something in capitals."""
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0]"
+)
+_MIXED_WORD = re.compile(r"\w*(?:[a-zA-Z]\w*[\u0370-\u04ff]|[\u0370-\u04ff]\w*[a-zA-Z])\w*")
+_LATIN = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u0410\u0415\u041e\u0420\u0421\u0425\u0406\u041d\u0422\u041c\u041a\u0412\u03bf\u03b1\u03b9\u03bd\u03c1\u0391\u0395\u039f\u0399\u03a1\u03a4",
+    "aeopcyxisjdAEOPCXIHTMKBoaivpAEOIPT",
+)
+_SET_APART = re.compile(r"\b[a-zA-Z]([ .\-_*])(?:[a-zA-Z]\1){3,}[a-zA-Z]\b")
 SHORTEST = 8
 """Shorter texts say nothing to anybody."""
 _WORDY_ADDRESS = re.compile(r"(?:(?:[-_+.]|%20)[a-z]{2,}){3}", re.IGNORECASE)
@@ -99,8 +127,19 @@ def instruction_score(text: str) -> float:
     """How strongly a text reads as an instruction to whoever reads the page for someone; 0 for most text. Linear in its length."""
     if len(text) < SHORTEST:
         return 0.0
-    part = text[:SCORED_CHARACTERS]
+    part = _as_read(text[:SCORED_CHARACTERS])
     return sum(weight for weight, pattern in _COMPILED if pattern.search(part))
+
+
+def _as_read(text: str) -> str:
+    """The text without what makes it look the same and read otherwise: wide and stylised letters, invisible characters,
+    Cyrillic and Greek letters in Latin words, letters set apart."""
+    if text.isascii():
+        plain = text
+    else:
+        plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+        plain = _MIXED_WORD.sub(lambda word: word[0].translate(_LATIN), plain)
+    return _SET_APART.sub(lambda found: found[0].replace(found[1], ""), plain)
 
 
 def suspicious_nodes(tree: AXTree, *, threshold: float = THRESHOLD) -> dict[int, float]:
@@ -125,7 +164,7 @@ def _spread_texts(tree: AXTree, found: Mapping[int, float], threshold: float) ->
         if not 3 <= end[i] - i <= SPREAD_NODES:
             continue
         texts = [k for k in range(i, end[i]) if nodes[k].name]
-        if len(texts) < 2 or any(k in found or k in spread for k in texts):
+        if len(texts) < 2 or any(k in found or k in spread or nodes[k].role not in INLINE_ROLES for k in texts):
             continue
         joined = " ".join(nodes[k].name for k in texts)
         if len(joined) <= SPREAD_CHARACTERS and (score := instruction_score(joined)) >= threshold:

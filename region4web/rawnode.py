@@ -35,10 +35,10 @@ LARGEST_NUMBER = 10**18
 LARGEST_ID = 1 << 53
 
 # Controls, soft hyphen, zero-width and direction characters, tag characters, supplementary variation selectors. Kept:
-# zero-width (non-)joiner and variation selectors, which letters and emoji need, and private use, which icon fonts need.
+# zero-width (non-)joiner and one variation selector at a time, which letters and emoji need, and private use, which icon fonts need.
 _INVISIBLE = re.compile(
     "[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000e0000-\U000e01ef]"
+    "\ufff9-\ufffb\U000e0000-\U000e01ef]|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ROLE = re.compile(r"[A-Za-z][\w-]{0,63}")

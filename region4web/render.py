@@ -20,6 +20,8 @@ COORDINATE_STATES = frozenset({"center", "box"})
 """BrowserGym's coordinates: `center="(61,20)"`, in double quotes."""
 _COORDINATES = re.compile(r"\([-\d.,]+\)")
 
+_ID_LIKE = re.compile(r"(?<!/)\[([^\[\]\s]{1,64})\]")
+
 INDENT_LIMIT = 64
 """Deepest indentation in tabs; a deeper line says by how much it is deeper (`+136`), so that depth costs linear space."""
 
@@ -56,8 +58,8 @@ def render_tree(tree: AXTree) -> str:
 
 def plain_text(text: str) -> str:
     """Page text where a line has it without quotes (a title, an address, a note): on one line, its control characters
-    escaped as `repr` does, no `|`, which parts the fields of such a line."""
-    text = " ".join(text.split()).replace("|", "/")
+    escaped as `repr` does, no `|`, which parts the fields of such a line, and nothing that looks like an id."""
+    text = _ID_LIKE.sub(r"(\1)", " ".join(text.split()).replace("|", "/"))
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -29,7 +29,8 @@ def digest(**settings: Any) -> Any:
 
 def test_plain_text_is_one_printable_line_with_no_field_of_its_own() -> None:
     assert plain_text("a\tb\n c|d") == "a b c/d"
-    assert plain_text(UNPRINTABLE) == "Shop\\u202e\\x1b[2K R7 / Trusted / open [9] button 'x'"
+    assert plain_text(UNPRINTABLE) == "Shop\\u202e\\x1b[2K R7 / Trusted / open (9) button 'x'"
+    assert plain_text("http://[::1]/x[0]") == "http://[::1]/x(0)"
 
 
 @pytest.mark.parametrize("layout", ["in_place", "append"])

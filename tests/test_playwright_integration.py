@@ -141,7 +141,7 @@ def test_a_covered_control_names_what_covers_it(tools: PlaywrightDigest) -> None
     tools.page.evaluate(
         "document.body.insertAdjacentHTML('beforeend', '<div id=veil style=\"position:fixed;inset:0\">Accept cookies</div>')"
     )
-    with pytest.raises(ActionFailed, match=r"is covered by <div id=\"veil\""):
+    with pytest.raises(ActionFailed, match=r"is covered by '<div id=\"veil\""):
         tools.click(element(tools, "Fetch"))
 
 

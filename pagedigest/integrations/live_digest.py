@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from pagedigest.budgets import Budget, PageShare
@@ -121,7 +122,7 @@ class LiveDigest:
 
     def _answered(self, page: Any, response: Any) -> None:
         if page is self.page and response.status >= 400 and _is_navigation(page, response.request):
-            self.notes.append(f"the server answered HTTP {response.status} {response.status_text}".rstrip())
+            self.notes.append(f"the server answered HTTP {_status(response.status)}")
 
     # What the subclass gives: sync values or awaitables.
 
@@ -358,11 +359,19 @@ def _is_navigation(page: Any, request: Any) -> bool:
     return bool(request.resource_type == "document" and request.is_navigation_request() and request.frame == page.main_frame)
 
 
+def _status(code: int) -> str:
+    """`404 Not Found`: the standard's words, for a server may answer with its own."""
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
+
+
 def _reason(message: str, element_id: str) -> str:
     """Playwright's call log as one line."""
     what = f"[{element_id}]" if element_id else "it"
     if found := _COVERING.search(message):
-        return f"{what} is covered by {found[1][:100]}: close that first"
+        return f"{what} is covered by {found[1][:100]!r}: close that first"
     for told in (
         "element is not visible",
         "element is not enabled",

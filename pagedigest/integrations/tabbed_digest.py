@@ -144,7 +144,7 @@ class TabbedDigest(AsyncPlaywrightDigest):
         from playwright.async_api import Error
 
         self.saved.append(download)
-        name = re.sub(r"[^\w.() -]", "_", download.suggested_filename)[-100:] or "download"
+        name = re.sub(r"[^\w.()-]", "_", download.suggested_filename)[-100:] or "download"
         path = self.downloads / name
         try:
             await download.save_as(path)
