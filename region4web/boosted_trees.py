@@ -6,7 +6,7 @@ unpickled. Symbols: N rows, F features, T trees of at most K nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,24 @@ class BoostedTrees:
             raise ValueError("the trees point outside their arrays")
         threshold, value = arrays["threshold"].astype(np.float64), arrays["value"].astype(np.float64)
         return cls(feature, threshold, left, right, value, int(arrays["depth"]))
+
+    @classmethod
+    def averaged(cls, models: Sequence[BoostedTrees]) -> BoostedTrees:
+        """One model whose sums are the mean of the sums of several."""
+        widest = max(model.feature.shape[1] for model in models)
+
+        def joined(name: str) -> npt.NDArray[Any]:
+            padded = [np.pad(getattr(model, name), ((0, 0), (0, widest - model.feature.shape[1]))) for model in models]
+            return np.concatenate(padded)
+
+        return cls(
+            joined("feature"),
+            joined("threshold"),
+            joined("left"),
+            joined("right"),
+            joined("value") / len(models),
+            max(model.depth for model in models),
+        )
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Arrays for an npz."""

@@ -98,6 +98,7 @@ def test_exported_trees_say_what_lightgbm_says(trained: tuple[BoostedTrees, np.n
     trees, rows, expected = trained
     assert trees.sums(rows) == pytest.approx(expected, abs=1e-9)
     assert trees.sums(rows, 0, 7) + trees.sums(rows, 7) == pytest.approx(expected, abs=1e-9)
+    assert BoostedTrees.averaged([trees, trees]).sums(rows) == pytest.approx(expected, abs=1e-9)
     save_region_trees(tmp_path / "regions.npz", trees)
     assert np.array_equal(load_region_trees(tmp_path / "regions.npz").sums(rows), trees.sums(rows))
 

@@ -39,6 +39,7 @@ SETTINGS = {
     "verbosity": -1,
 }
 TREES = 150
+MODELS = 3
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ def candidate_sample(example: Example, probabilities: npt.NDArray[np.float32]) -
 
 
 def fit_region_trees(samples: Sequence[CandidateSample], *, seed: int) -> BoostedTrees:
-    """Gradient boosting (LightGBM) of whether a candidate is right."""
+    """Gradient boosting (LightGBM) of whether a candidate is right; the mean of a few models, for one varies with its seed."""
     import lightgbm
 
     rows = np.concatenate([sample.features for sample in samples])
     right = np.concatenate([sample.right for sample in samples])
-    booster = lightgbm.train(SETTINGS | {"seed": seed}, lightgbm.Dataset(rows, right.astype(np.int32)), TREES)
-    return exported(booster)
+    data = lightgbm.Dataset(rows, right.astype(np.int32), free_raw_data=False)
+    boosters = [lightgbm.train(SETTINGS | {"seed": MODELS * seed + k}, data, TREES) for k in range(MODELS)]
+    return BoostedTrees.averaged([exported(booster) for booster in boosters])
 
 
 def cross_validated(samples: Sequence[CandidateSample], folds: Sequence[int], *, seed: int) -> tuple[list[PartitionScore], float]:

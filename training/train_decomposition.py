@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--variant", choices=sorted(RECIPES), default="best")
     parser.add_argument("--seed", type=int, default=0, help="of the weights; member k of an ensemble has seed 1000 * seed + k")
     parser.add_argument("--split-seed", type=int, default=0)
-    parser.add_argument("--members", type=int, default=3, help="models in the ensemble (best)")
+    parser.add_argument("--members", type=int, default=4, help="models in the ensemble (best)")
     parser.add_argument("--folds", type=int, default=5, help="of sites, for cross-validation (best)")
     parser.add_argument("--variations", type=int, default=6, help="variations of each page (best)")
     parser.add_argument("--grafts", type=int, default=6, help="grafted pages of each page (best)")
