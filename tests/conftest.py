@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,10 +50,11 @@ def system_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from region4web.browser import find_browser
 
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        expected = Path(playwright.chromium.executable_path)
+    asked = "from playwright.sync_api import sync_playwright as start; p = start().start(); print(p.chromium.executable_path); p.stop()"
+    told = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )  # BrowserGym may hold a loop in this process
+    expected = Path(told.stdout.strip())
     expected.parent.mkdir(parents=True)
     expected.write_text(f'#!/bin/sh\nexec "{find_browser()}" --no-sandbox --disable-gpu "$@"\n')
     expected.chmod(expected.stat().st_mode | stat.S_IXUSR)

@@ -1,4 +1,4 @@
-"""BrowserGym: its observations through a module, its action set with views; with MiniWoB installed, ten tasks solved by shown ids alone."""
+"""BrowserGym: its observations through a module, its action set with views; with MiniWoB installed, eleven tasks solved by shown ids alone."""
 
 import importlib.util
 import os
@@ -178,7 +178,7 @@ def policies():
         yield click(shown(obs, "button", "Close")[0])
 
     def focus_text(obs):
-        yield f"focus('{shown(obs, 'textbox')[0]}')"
+        yield click(shown(obs, "textbox")[0])  # MiniWoB's action subset has no focus()
 
     return {"click-button": click_button, "click-test": click_test, "click-test-2": lambda obs: iter([click(shown(obs, "button", "ONE")[0])]), "click-link": click_link,
             "enter-text": enter_text, "click-checkboxes": click_checkboxes, "click-option": click_option, "choose-list": choose_list,
@@ -190,15 +190,57 @@ def miniwob_pages():
     return Path(spec.origin).parent / "html" / "miniwob" if spec and spec.origin else None
 
 
-@needs_browsergym
-@pytest.mark.optional
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("browsergym.miniwob") is None if HAS_BROWSERGYM else True, reason="browsergym-miniwob is not installed"
-)
-@pytest.mark.skipif(miniwob_pages() is None, reason="the MiniWoB pages are not installed: pip install --no-deps miniwob==1.1.0")
-def test_ten_miniwob_tasks_are_solved_by_ids_of_the_digest(system_browser, monkeypatch, capsys):
+def on_miniwob(test):
+    """Marks of a test that needs BrowserGym and MiniWoB's pages."""
+    absent = importlib.util.find_spec("browsergym.miniwob") is None if HAS_BROWSERGYM else True
+    marks = (
+        needs_browsergym,
+        pytest.mark.optional,
+        pytest.mark.browser,
+        pytest.mark.slow,
+        pytest.mark.skipif(absent, reason="browsergym-miniwob is not installed"),
+        pytest.mark.skipif(miniwob_pages() is None, reason="the MiniWoB pages are not installed: pip install --no-deps miniwob==1.1.0"),
+    )
+    for mark in marks:
+        test = mark(test)
+    return test
+
+
+@on_miniwob
+@pytest.mark.parametrize("inner_views", [True, False])
+def test_a_view_is_an_inner_turn_or_a_step_of_the_environment(system_browser, monkeypatch, inner_views):
+    monkeypatch.setenv("MINIWOB_URL", f"file://{miniwob_pages()}/")
+    import browsergym.miniwob  # noqa: F401
+    import gymnasium as gym
+
+    from pagedigest.integrations.browsergym import DigestAgent
+
+    def policy(obs):
+        wanted = shown(obs, "button", "ONE")
+        return click(wanted[0]) if wanted else "view_all()"
+
+    module = PageDigest(segmenter_by_name("landmarks"), abstractor_by_name("role-name"), Nothing())
+    agent = DigestAgent(module, policy, inner_views=inner_views, subsets=["miniwob_all"])
+    environment = gym.make("browsergym/miniwob.click-test-2", action_mapping=agent.action_set.to_python_code, headless=True)
+    try:
+        obs, _ = environment.reset(seed=3)
+        steps, views, reward = 0, 0.0, 0.0
+        for _ in range(3):
+            action, info = agent.get_action(agent.obs_preprocessor(obs))
+            views += info["stats"]["obs_inner_views"]
+            obs, reward, done, _, _ = environment.step(action)
+            assert not obs["last_action_error"]
+            steps += 1
+            if done:
+                break
+    finally:
+        environment.close()
+    assert reward == 1.0
+    assert (steps, views) == ((1, 1.0) if inner_views else (2, 0.0))
+
+
+@on_miniwob
+def test_eleven_miniwob_tasks_are_solved_by_ids_of_the_digest(system_browser, monkeypatch, capsys):
     monkeypatch.setenv("MINIWOB_URL", f"file://{miniwob_pages()}/")
     import browsergym.miniwob  # noqa: F401
     import gymnasium as gym
@@ -231,5 +273,6 @@ def test_ten_miniwob_tasks_are_solved_by_ids_of_the_digest(system_browser, monke
             environment.close()
     with capsys.disabled():
         print(f"\nMiniWoB: {rewards}; digests {tokens:.0f} tokens, whole trees {full:.0f}", file=sys.stderr)
-    assert sum(reward == 1.0 for reward in rewards.values()) >= 10
+    assert len(rewards) == 11
+    assert set(rewards.values()) == {1.0}, rewards
     assert os.environ["MINIWOB_URL"]

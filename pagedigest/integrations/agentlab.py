@@ -1,4 +1,4 @@
-"""AgentLab's GenericAgent (and its tool-use agent) reading through any observation module.
+"""AgentLab's GenericAgent reading through any observation module; `agentlab_tool_use` has the tool-use agent.
 
     from pagedigest.integrations.agentlab import DigestAgentArgs, ModuleArgs
     args = DigestAgentArgs(chat_model_args=..., flags=..., module=ModuleArgs("pagedigest", budget_tokens=2000))
@@ -6,7 +6,7 @@
 
 Enters: AgentLab's agent arguments. Leaves: arguments that pickle, hash, name each module apart and build models only in the
 worker (`make_agent`). Guarded against: MiniWoB's forced HTML, a reset before the module exists, token statistics of the wrong
-text, views that break the agent's history. Needs AgentLab, in an environment of its own (README.md here).
+text, views that break the agent's history. Needs AgentLab, in an environment of its own (AGENTLAB.md here).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ try:
     from agentlab.agents.generic_agent.generic_agent import GenericAgent, GenericAgentArgs
     from bgym import HighLevelActionSetArgs
 except ImportError as error:
-    raise MissingExtraError("AgentLab is not installed; integrations/README.md has a recipe for an environment of its own") from error
+    raise MissingExtraError("AgentLab is not installed; integrations/AGENTLAB.md has a recipe for an environment of its own") from error
 
-__all__ = ["DigestActionSetArgs", "DigestAgent", "DigestAgentArgs", "ModuleArgs", "digest_tool_agent"]
+__all__ = ["DigestActionSetArgs", "DigestAgent", "DigestAgentArgs", "Digesting", "ModuleArgs", "agent_name"]
 
 VIEW_LIMIT = 4
 """Inner views that one step may take."""
@@ -74,8 +74,7 @@ class DigestAgentArgs(GenericAgentArgs):  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = getattr(self.chat_model_args, "model_name", "")
-        self.agent_name = f"DigestAgent-{self.module}{'' if self.inner_views else '-env-views'}-{name}".replace("/", "_")
+        self.agent_name = agent_name("DigestAgent", self.module, self.inner_views, self.chat_model_args)
 
     def set_benchmark(self, benchmark: Any, demo_mode: Any) -> None:
         html = self.flags.obs.use_html
@@ -87,15 +86,16 @@ class DigestAgentArgs(GenericAgentArgs):  # type: ignore[misc]
         return DigestAgent(self.chat_model_args, self.flags, self.max_retry, self.module.make(), inner_views=self.inner_views)
 
 
-class _Digesting:
+def agent_name(kind: str, module: ModuleArgs, inner_views: bool, model_args: Any) -> str:
+    """Distinct for all that differs: AgentLab's tables and viewer merge what has one name."""
+    return f"{kind}-{module}{'' if inner_views else '-env-views'}-{getattr(model_args, 'model_name', '')}".replace("/", "_")
+
+
+class Digesting:
     """What digesting adds to an AgentLab agent class: the observation, views, statistics. Comes before the agent in the bases."""
 
     observations: DigestObservations
     inner_views: bool
-
-    def reset(self, seed: Any = None) -> None:
-        super().reset(seed)  # type: ignore[misc]
-        self.observations.reset()
 
     def obs_preprocessor(self, obs: dict[str, Any]) -> dict[str, Any]:
         return self.observations.preprocess(super().obs_preprocessor(obs))  # type: ignore[misc]
@@ -129,7 +129,7 @@ class _Digesting:
                 kept.pop()
 
 
-class DigestAgent(_Digesting, GenericAgent):  # type: ignore[misc]
+class DigestAgent(Digesting, GenericAgent):  # type: ignore[misc]
     """GenericAgent whose `axtree_txt` is a module's text."""
 
     def __init__(self, chat_model_args: Any, flags: Any, max_retry: int, module: ObservationModule, *, inner_views: bool = True) -> None:
@@ -137,26 +137,9 @@ class DigestAgent(_Digesting, GenericAgent):  # type: ignore[misc]
         self.inner_views = inner_views
         super().__init__(chat_model_args, flags, max_retry)
 
-
-def digest_tool_agent(agent: Any, module: ObservationModule) -> Any:
-    """Give a made ToolUseAgent (or one like it) a module's text as `axtree_txt`; views are steps of the environment there.
-
-    The agent is changed and returned. Its action set stays: give it one with views (`DigestActionSetArgs`) before it is made.
-    """
-    observations = DigestObservations(module)
-    base_preprocessor, base_action = agent.obs_preprocessor, agent.get_action
-
-    def obs_preprocessor(obs: dict[str, Any]) -> dict[str, Any]:
-        return observations.preprocess(base_preprocessor(obs))
-
-    def get_action(obs: Any) -> tuple[Any, Any]:
-        action, info = base_action(obs)
-        info.stats = {**(info.stats or {}), **observations.stats}
-        info.html_page = observations.html_page(screenshot=obs.get("screenshot")) or info.html_page
-        return action, info
-
-    agent.obs_preprocessor, agent.get_action, agent.observations = obs_preprocessor, get_action, observations
-    return agent
+    def reset(self, seed: Any = None) -> None:
+        super().reset(seed)
+        self.observations.reset()
 
 
 def _numbers(stats: Any) -> Iterator[tuple[str, float]]:
