@@ -126,6 +126,22 @@ def test_an_llm_method_asks_once_for_all_budgets_and_is_cut_or_grown_to_each(ste
     assert all(result.auxiliary_tokens > 0 for result in (*cut, *grown, *natural))
 
 
+def test_recorded_answers_repeat_the_comparison_without_a_model(steps: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="openai is not installed (extra 'lm')")
+    record = str(tmp_path / "answers.jsonl")
+    reply = "## Reasoning\npay\n## Focused Observation\n[90] button 'Pay now'\n[END]"
+    with OpenAIServer(lambda request: reply) as server:
+        asked = compare(Comparison(("lcow",), (100, None), model=f"openai:tiny@{server.url}", record=record), [steps], None)
+        calls = len(server.requests)
+    again = compare(Comparison(("lcow",), (100, None), model=f"recorded:{record}"), [steps], None)
+    assert calls == len(Path(record).read_text().splitlines()) > 0
+    assert without_time(again) == without_time(asked)
+    assert all(result.fallbacks == 0 for run in again for result in run.results["lcow"])
+    with OpenAIServer(lambda request: "I cannot do that") as server:
+        (useless,) = compare(Comparison(("lcow",), (None,), model=f"openai:tiny@{server.url}"), [steps], None)
+    assert all(result.fallbacks == 1 for result in useless.results["lcow"])
+
+
 def test_one_command_writes_every_table(steps: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"

@@ -76,7 +76,7 @@ def _result(step: RecordedStep, observation: Observation, ms: float, text_before
         ms=round(ms, 3),
         cacheable=None if text_before is None else round(_shared_start(text_before, observation.text), 4),
         needed_open=_needed_open(step, observation),
-        fallbacks=sum(count for event, count in usage.counts.items() if "fallback" in event),
+        fallbacks=int("fallback" in observation.trace) + usage.counts.get("selection_fallbacks", 0),
     )
 
 
