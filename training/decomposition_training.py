@@ -59,7 +59,7 @@ class Recipe:
 
 RECIPES = {
     "best": Recipe("best", epochs=22, learning_rate=2e-3, weight_decay=0.02, batch_pages=8),
-    "paper": Recipe("paper", epochs=7, learning_rate=1e-3, weight_decay=0.0, batch_pages=8, variation_share=0.0, loss="focal"),
+    "paper": Recipe("paper", epochs=140, learning_rate=1e-3, weight_decay=0.0, batch_pages=8, variation_share=0.0, loss="focal"),
 }
 
 
