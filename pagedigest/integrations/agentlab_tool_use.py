@@ -30,6 +30,7 @@ __all__ = ["DigestToolAgent", "DigestToolAgentArgs"]
 class DigestToolAgentArgs(ToolUseAgentArgs):  # type: ignore[misc]
     """Arguments of a ToolUseAgent that reads through a module; the views are tools. The configuration must show the tree (`use_axtree`)."""
 
+    config: Any = None
     module: ModuleArgs = field(default_factory=ModuleArgs)
     inner_views: bool = True
 
