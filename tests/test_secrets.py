@@ -228,17 +228,18 @@ def test_what_a_redirected_frame_or_a_late_redirect_leads_to_is_not_read(path: s
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Inner)
     Thread(target=server.serve_forever, daemon=True).start()
 
+    address = f"http://127.0.0.1:{server.server_address[1]}{path}"
+
     async def run() -> str:
         browser = LiveBrowser(policy=NotInner(files=False, private=False), downloads=tmp_path)
         try:
-            texts = [(await browser.open(f"http://127.0.0.1:{server.server_address[1]}{path}")).text]
-            await asyncio.sleep(1.0)
-            for _ in range(2):
+            texts = []
+            for read in (lambda: browser.open(address), browser.look, browser.view_all, browser.look, browser.view_all):
                 try:
-                    texts.append((await browser.look()).text)
-                    texts.append((await browser.view_all()).text)
+                    texts.append((await read()).text)
                 except ActionRefused as error:
                     texts.append(str(error))
+                await asyncio.sleep(0.4)
             return "\n".join(texts)
         finally:
             await browser.close()
@@ -249,7 +250,6 @@ def test_what_a_redirected_frame_or_a_late_redirect_leads_to_is_not_read(path: s
     thread.join()
     server.shutdown()
     (text,) = texts
-    assert "Outside" in text
     assert "may not be opened" in text
     assert "Router" not in text
     assert "1234" not in text

@@ -23,6 +23,10 @@ from pagedigest.session import PageDigest
 __all__ = ["TabbedDigest"]
 
 
+CAPTURES = 3
+"""How often a page is read anew that goes where it may not while it is read."""
+
+
 class TabbedDigest(AsyncPlaywrightDigest):
     """A digest that follows new tabs, answers dialogs, saves downloads, and leaves pages that it may not be on."""
 
@@ -107,8 +111,26 @@ class TabbedDigest(AsyncPlaywrightDigest):
         return self._capture_where_allowed()
 
     async def _capture_where_allowed(self) -> Any:
-        await self._stay_where_allowed()
-        return await super()._capture()
+        """What was read is checked as well: a page may have gone on while it was read."""
+        for _ in range(CAPTURES):
+            await self._stay_where_allowed()
+            snapshot = await super()._capture()
+            if self.policy.files and self.policy.private:
+                return snapshot
+            refused = await asyncio.to_thread(self._refused, _documents(snapshot))
+            if not refused:
+                return snapshot
+        await self.page.goto("about:blank")
+        raise refused[0]
+
+    def _refused(self, addresses: list[str]) -> list[ActionRefused]:
+        found = []
+        for address in addresses:
+            try:
+                self.policy.check(address)
+            except ActionRefused as refusal:
+                found.append(refusal)
+        return found
 
     async def _stay_where_allowed(self) -> None:
         """A redirect may end where the page itself could not lead: leave it unread, and frames of the page likewise."""
@@ -157,3 +179,12 @@ class TabbedDigest(AsyncPlaywrightDigest):
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _documents(snapshot: Any) -> list[str]:
+    """Addresses of the documents that were read: the page's and those of its frames."""
+    found = [snapshot.url]
+    for node in snapshot.nodes:
+        if (node.get("role") or {}).get("value") == "RootWebArea":
+            found += [each["value"].get("value") for each in node.get("properties") or () if each.get("name") == "url"]
+    return list(dict.fromkeys(address for address in found if isinstance(address, str)))
