@@ -7,7 +7,7 @@ method is involved: what an agent may act on is the runner's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -100,6 +100,11 @@ class TreeReader:
         return Observation("", shown, trace={"page": tree.url, "step": self.step})
 
 
+def _with_addresses(tree: AXTree, old: str, new: str) -> AXTree:
+    nodes = tuple(replace(node, url=node.url.replace(old, new)) if node.url and old in node.url else node for node in tree.nodes)
+    return replace(tree, nodes=nodes, url=tree.url.replace(old, new))
+
+
 class BrowserEnvironment:
     """One episode in a browser context of its own."""
 
@@ -107,6 +112,7 @@ class BrowserEnvironment:
         self.task, self.site = task, site
         self.answer: str | None = None
         self.infeasible = False
+        self._address = f"http://{task.site}.localhost"
         self._context = browser.new_context(viewport={"width": 1280, "height": 720}, locale="en-GB")
         page = self._context.new_page()
         page.set_default_timeout(timeout_s * 1000)
@@ -120,9 +126,9 @@ class BrowserEnvironment:
 
     @property
     def tree(self) -> AXTree:
-        """The page as it was after the last action."""
+        """The page as it was after the last action, the server's address replaced by the site's name: ports differ from run to run."""
         assert self._reader.tree is not None
-        return self._reader.tree
+        return _with_addresses(self._reader.tree, self.site.url, self._address)
 
     @property
     def over(self) -> bool:
@@ -142,6 +148,8 @@ class BrowserEnvironment:
         return ""
 
     def _goto(self, address: str) -> str:
+        if address.startswith((f"{self._address}/", f"{self._address}?")) or address == self._address:
+            address = self.site.url + address.removeprefix(self._address)
         if not address.startswith((self.site.url, "/")):
             return f"{address} lies outside this site"
         self._live.page.goto(address if address.startswith("http") else self.site.url + address)

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import logging
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,7 +27,7 @@ from pagedigest.evaluation.recorded import Recorded, Recorder, Recording
 from pagedigest.evaluation.tasks import Task, load_tasks
 from pagedigest.evaluation.webarena import BENCHMARKS, is_webarena, open_webarena, webarena_tasks
 from pagedigest.observation import ObservationModule
-from region4web.errors import CaptureError, LanguageModelError, SnapshotError
+from region4web.errors import CaptureError, LanguageModelError, MissingExtraError, SnapshotError
 from region4web.language_models import language_model_by_name
 
 __all__ = ["RunConfig", "load_config", "read_episodes", "read_traces", "run", "trace_path"]
@@ -109,15 +110,12 @@ def run(config: RunConfig) -> list[Episode]:
         if workers == 1 or config.backend == "sequential":
             for k, share in enumerate(shares):
                 _run_share(config, k, share)
+        elif config.backend == "ray":
+            _run_on_ray(config, shares)
         else:
             import joblib
 
-            if config.backend == "ray":
-                from ray.util.joblib import register_ray
-
-                register_ray()
-            with joblib.parallel_config(backend="ray" if config.backend == "ray" else "loky", n_jobs=workers):
-                joblib.Parallel()(joblib.delayed(_run_share)(config, k, share) for k, share in enumerate(shares))
+            joblib.Parallel(n_jobs=workers)(joblib.delayed(_run_share)(config, k, share) for k, share in enumerate(shares))
     order = {job.key: i for i, job in enumerate(jobs)}
     episodes = {e.key: e for e in read_episodes(config.out)}
     return [episodes[key] for key in sorted((k for k in episodes if k in order), key=order.__getitem__)]
@@ -155,6 +153,23 @@ def _tasks(config: RunConfig) -> list[Task]:
     if "oracle" in config.actors and (unsolved := [t.id for t in chosen if not t.solution]):
         raise ValueError(f"the oracle follows reference solutions and {unsolved[0]} has none; name a language model in actors")
     return chosen
+
+
+def _run_on_ray(config: RunConfig, shares: Sequence[Sequence[Job]]) -> None:
+    """A Ray task a share, on the cluster that RAY_ADDRESS names, else on this machine. A cluster's machines must share the run's folder."""
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the backend ray needs Ray; run: pip install 'region4web[ray]'") from error
+    started = not ray.is_initialized()
+    if started:
+        ray.init(**({} if os.environ.get("RAY_ADDRESS") else {"num_cpus": len(shares), "include_dashboard": False}))
+    try:
+        task = ray.remote(num_cpus=1)(_run_share)
+        ray.get([task.remote(config, k, share) for k, share in enumerate(shares)])
+    finally:
+        if started:
+            ray.shutdown()
 
 
 class _LazyBrowser:

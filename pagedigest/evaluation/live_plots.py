@@ -80,7 +80,7 @@ def live_plots(summaries: Sequence[LiveSummary], episodes: Sequence[Episode]) ->
         axes.barh(labels, values, left=left, label=name)
         left = [a + b for a, b in zip(left, values, strict=True)]
     axes.set(xlabel="tokens a task")
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(1.0, 0.0))
     axes.invert_yaxis()
     plots.append(("What tokens were spent on", _png(figure)))
     plt.close("all")

@@ -26,7 +26,7 @@ from pagedigest.evaluation.site_recipes import DATABASE, SITES, Site, SiteError,
 
 __all__ = ["SITES", "RunningSite", "SiteError", "install", "reset", "running_site", "sites_root", "start", "stop"]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
 
 
 @dataclass(frozen=True)
