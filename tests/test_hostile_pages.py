@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagedigest.cli import main
 from pagedigest.observation import Action
 from pagedigest.selection import All
 from pagedigest.session import PageDigest
 from pagedigest.tokens import UpperEstimateCounter
 from region4web import AXTree
 from region4web.render import plain_text
+from region4web.snapshot import save_snapshot
 from tests.builders import node, snapshot
 from tests.laws import Sections, SessionChecker
 
@@ -79,3 +84,37 @@ def test_a_view_under_a_small_budget_keeps_it_when_its_changes_only_just_fit(bud
     checker = SessionChecker(budget_tokens=budget, layout="append")
     checker.observe(app(15))
     checker.observe(app(14), "view_all()")
+
+
+@pytest.mark.parametrize("fence", [[], ["--fence"]])
+def test_observe_tells_notes_and_fences_its_text_within_the_budget(
+    fence: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    buttons = [node(k, "button", f"Button {k}") for k in range(2, 90)]
+    raw = replace(
+        snapshot(node(1, "RootWebArea", "Shop", range(2, 90)), *buttons), notes=("part of the page is inactive (inert) and not listed",)
+    )
+    path = save_snapshot(raw, tmp_path / "page.json")
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                "observe",
+                str(path),
+                "--task",
+                "press button 40",
+                "--budget",
+                "260",
+                "--segmenter",
+                "landmarks",
+                "--abstractor",
+                "role-name",
+                "--json",
+                *fence,
+            ]
+        )
+    assert ended.value.code == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["tokens"] <= 260
+    assert "NOTE part of the page is inactive (inert) and not listed" in seen["text"]
+    assert "button 'Button 40'" in seen["text"]
+    assert seen["text"].startswith("<page-content nonce=") == bool(fence)

@@ -255,6 +255,34 @@ def test_what_a_redirected_frame_or_a_late_redirect_leads_to_is_not_read(path: s
     assert "1234" not in text
 
 
+@pytest.mark.browser
+def test_a_session_of_the_command_line_opens_no_file_and_no_private_address_unless_allowed(tmp_path: Path) -> None:
+    pytest.importorskip("playwright", reason="playwright is not installed (extra 'browser')")
+    page = tmp_path / "page.html"
+    page.write_text("<title>Own</title><button>Buy</button>", encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAGEDIGEST_ALLOW")}
+    environment["PAGEDIGEST_SESSIONS"] = str(tmp_path / "s")
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pagedigest.cli", *arguments], env=environment, capture_output=True, text=True, timeout=150, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    try:
+        for target, flag in ((str(page), "--allow-files"), ("http://127.0.0.1:9/", "--allow-private")):
+            status, line = run("open", target)
+            assert (status, line.count("\n")) == (2, 1), line
+            assert flag in line
+        status, text = run("open", str(page), "--allow-files", "--fence")
+        assert status == 0, text
+        assert text.startswith("<page-content nonce=")
+        assert "button 'Buy'" in text
+        assert run("open", "http://127.0.0.1:9/")[0] == 2
+    finally:
+        run("close")
+
+
 def test_the_folders_of_sessions_and_of_the_cache_are_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pagedigest.integrations.browser_session import sessions_folder
     from tests.builders import node, snapshot
