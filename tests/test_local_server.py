@@ -32,7 +32,7 @@ from region4web.errors import LanguageModelError, MissingExtraError
 from region4web.segmenters import segmenter_by_name
 
 pytestmark = pytest.mark.optional
-ANSWER_TOKENS = 24
+ANSWER_TOKENS = 16
 START_S = 240
 TREE = AXTree.from_text(
     "RootWebArea 'Orders'\n\t[1] banner ''\n\t\t[2] link 'Home'\n\t[3] main ''\n\t\t[4] heading 'Orders'\n"
@@ -81,9 +81,8 @@ def _healthy(url: str) -> bool:
 def test_every_method_reads_two_steps_through_a_real_model(served: tuple[str, str]) -> None:
     from region4web.openai_model import OpenAIModel
 
-    model = OpenAIModel(*served, timeout_s=300, max_retries=0, concurrency=1, options={"temperature": 0})
+    model = OpenAIModel(*served, timeout_s=600, max_retries=0, concurrency=1, options={"temperature": 0})
     modules = [
-        FocusAgent(model, max_answer_tokens=ANSWER_TOKENS),
         FocusAgent(model, prompt=DEFENCE, history_steps=2, pruned=keep_id, max_answer_tokens=ANSWER_TOKENS),
         LCoW(model, max_answer_tokens=ANSWER_TOKENS),
         ASH(model, max_summary_tokens=ANSWER_TOKENS),
@@ -109,7 +108,7 @@ def test_a_page_is_annotated_or_dropped_with_the_reason(served: tuple[str, str],
 
     capture = Path(__file__).parent.parent / "data" / "gold" / "captures" / "app-miniwob__choose-date.json.gz"
     command = [str(capture), "--out", str(tmp_path), "--model", served[0], "--base-url", served[1], "--answer-tokens", str(ANSWER_TOKENS)]
-    assert main([*command, "--attempts", "1", "--timeout-s", "300", "--temperature", "0", "--concurrency", "1"]) == 0
+    assert main([*command, "--attempts", "1", "--timeout-s", "600", "--temperature", "0", "--concurrency", "1"]) == 0
     (labels,) = (tmp_path / "labels").iterdir()
     said = json.loads(labels.read_text())
     assert said.get("regions") or said["skip"].split(":")[0] in ("decompose", "verify", "abstract")
