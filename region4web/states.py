@@ -121,11 +121,22 @@ def _parts(units: Sequence[Unit], name_words: int) -> list[_Part]:
         if unit.kind == "title":
             continue
         text = _unit_part(unit, name_words)
-        if not text or text.casefold() in said:
+        if not text or text.casefold() in said or _repeats_value(units, at):
             continue
         said.add(text.casefold())
         parts.append(_Part(text, _rank(unit), at))
     return parts
+
+
+def _repeats_value(units: Sequence[Unit], at: int) -> bool:
+    """Whether a text only shows the value of the field before it, as date fields do."""
+    field = units[at - 1] if at else None
+    return (
+        field is not None
+        and units[at].kind == "text"
+        and field.kind in FIELD_KINDS
+        and str(field.ax.value).strip() == units[at].text.strip()
+    )
 
 
 def _rank(unit: Unit) -> int:
@@ -157,6 +168,8 @@ def _unit_part(unit: Unit, name_words: int) -> str:
         return f"{name} empty{off}" if name else f"empty field{off}"
     if is_unnamed(unit):
         return ""
+    if unit.kind == "text":
+        return name.lstrip(":;, ")  # what follows a link in a sentence
     if node.state("disabled") is True:
         return f"{name} disabled"
     if node.state("selected") is True or node.state("pressed") in (True, "true"):
