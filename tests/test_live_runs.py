@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from pagedigest.evaluation import sites
+from pagedigest.evaluation import site_recipes, sites
 from pagedigest.evaluation.actions import Call
 from pagedigest.evaluation.actors import LLMActor, OracleActor, RandomActor
 from pagedigest.evaluation.attribution import SolutionProgress, hiding_stage
@@ -419,6 +419,29 @@ def test_sites_are_known_by_name():
     with pytest.raises(ValueError, match="sites are shop"):
         sites.start("shops")
     assert sites.SITES["dashboard"].shared_with == "shop"
+
+
+@pytest.mark.parametrize(
+    ("programs", "user", "reason"),
+    [((), 0, "this system has no apt-get"), (("apt-get",), 1000, "run as root: apt-get install --no-install-recommends no-such-package-1 no-such-package-2")],
+)  # fmt: skip
+def test_a_site_of_debian_packages_says_what_it_needs(tmp_path, monkeypatch, programs, user, reason):
+    packages = ("no-such-package-1", "no-such-package-2")
+    monkeypatch.setattr(site_recipes.shutil, "which", lambda name: f"/usr/bin/{name}" if name in programs else None)
+    monkeypatch.setattr(site_recipes.os, "geteuid", lambda: user)
+    with pytest.raises(sites.SiteError, match=reason):
+        site_recipes._debian_packages("tracker", packages, tmp_path)
+
+
+def test_a_site_installed_from_other_seeds_is_known(tmp_path, monkeypatch):
+    (tmp_path / "forum").mkdir()
+    (tmp_path / "texts.py").write_text("A")
+    (tmp_path / "forum" / "seed.py").write_text("B")
+    monkeypatch.setattr(site_recipes, "SITE_DATA", tmp_path)
+    before = site_recipes.recipe_checksum("forum")
+    assert site_recipes.recipe_checksum("forum") == before
+    (tmp_path / "texts.py").write_text("C")
+    assert site_recipes.recipe_checksum("forum") != before
 
 
 MINIWOB_INSTALLED = (sites.sites_root() / "miniwob" / "installed.json").is_file()
