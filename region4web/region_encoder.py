@@ -179,7 +179,7 @@ def estimate_basis(model: PurposeModel, head: Head) -> FloatArray:
     """(D, L): the directions of the embedded model's estimate, found from phrases that both know. Raises WeightsError."""
     at = {phrase: k for k, phrase in enumerate(model.phrases)}
     known = [(k, at[phrase]) for k, phrase in enumerate(head.phrases) if phrase in at]
-    if len(known) < model.phrase_vectors.shape[1]:
+    if len(known) < min(model.phrase_vectors.shape):
         raise WeightsError(f"the encoder and the embedded model share {len(known)} phrases, too few; run python -m training.train_encoder")
     first, second = map(list, zip(*known, strict=True))
     vectors = head.phrase_vectors[first].astype(np.float64)
