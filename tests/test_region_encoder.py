@@ -127,7 +127,8 @@ def test_the_encoder_learns_what_the_estimate_misses_and_goes_on_after_a_stop(tm
     from tiny_models import save_tiny_qwen3
 
     from region4web.region_encoder import RegionEncoder, lower_blocks, pooled_states
-    from training.train_encoder import Prepared, Recipe, Trainer, arguments, save
+    from training.encoder_trainer import Prepared, Recipe, Trainer
+    from training.train_encoder import arguments, save
 
     base = save_tiny_qwen3(tmp_path / "base")
     model, tokenizer = lower_blocks(base, 2, dtype=torch.float32)
