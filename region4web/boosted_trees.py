@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BoostedTrees"]
+__all__ = ["ARRAYS", "BoostedTrees"]
 
 IntArray = npt.NDArray[np.int32]
 ARRAYS = ("feature", "threshold", "left", "right", "value", "depth")
@@ -32,6 +32,9 @@ class BoostedTrees:
     right: IntArray
     value: npt.NDArray[np.float64]
     depth: int
+
+    def __len__(self) -> int:
+        return len(self.feature)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], features: int) -> BoostedTrees:
@@ -76,7 +79,7 @@ class BoostedTrees:
     def sums(self, rows: npt.NDArray[np.float32], first: int = 0, last: int | None = None) -> npt.NDArray[np.float64]:
         """(N,) sums of leaf values over trees `first` to `last`."""
         n, k = len(rows), self.feature.shape[1]
-        trees = range(len(self.feature))[first:last]
+        trees = range(len(self))[first:last]
         flat = np.ascontiguousarray(rows).ravel()
         base = np.arange(n, dtype=np.int32)[:, None] * rows.shape[1]
         offset = np.asarray(trees, dtype=np.int32)[None, :] * k

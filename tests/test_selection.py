@@ -183,7 +183,7 @@ def test_agreement_is_one_for_stems_and_loose_for_related_words() -> None:
 
 def test_a_saved_ranker_scores_as_before(tmp_path) -> None:  # type: ignore[no-untyped-def]
     ranker = load_ranker()
-    ranker.save(tmp_path, {"trees": len(ranker.feature)})
+    ranker.save(tmp_path, {"trees": len(ranker.trees)})
     features = node_features(shop(), "Buy the steel kettle")
     assert np.array_equal(load_ranker(tmp_path).raw_scores(features), ranker.raw_scores(features))
 
@@ -194,11 +194,11 @@ def test_array_scores_equal_those_of_walking_each_tree() -> None:
 
     def walked(row: np.ndarray) -> float:
         total = 0.0
-        for t in range(len(ranker.feature)):
+        for t in range(len(ranker.trees)):
             at = 0
-            while ranker.left[t, at] != at:
-                at = ranker.left[t, at] if row[ranker.feature[t, at]] <= ranker.threshold[t, at] else ranker.right[t, at]
-            total += ranker.value[t, at]
+            while ranker.trees.left[t, at] != at:
+                at = ranker.trees.left[t, at] if row[ranker.trees.feature[t, at]] <= ranker.trees.threshold[t, at] else ranker.trees.right[t, at]
+            total += ranker.trees.value[t, at]
         return total
 
     assert ranker.raw_scores(features) == pytest.approx([walked(row) for row in features])

@@ -19,7 +19,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +36,7 @@ from pagedigest.selection import HybridSelector, Page
 from pagedigest.tokens import default_counter
 from pagedigest.words import FloatArray
 from region4web.regions import Abstractor, RegionMap, Segmenter
+from training.boosting import exported
 
 FOLDS = 5
 BUDGETS = (500, 1000, 2000)
@@ -122,35 +122,7 @@ def fit(chosen: Sequence[Sample], args: argparse.Namespace) -> TreeRanker:
         "objective": "binary", "learning_rate": args.learning_rate, "num_leaves": args.leaves, "max_depth": 6, "min_data_in_leaf": 40, "feature_fraction": 0.4,
         "bagging_fraction": 0.7, "bagging_freq": 1, "lambda_l2": 10.0, "verbose": -1, "num_threads": args.threads, "seed": args.seed, "deterministic": True,
     }  # fmt: skip
-    return exported(lightgbm.train(settings, lightgbm.Dataset(x, y, weight=w), args.trees))
-
-
-def exported(model: Any) -> TreeRanker:
-    """LightGBM's trees as arrays; a leaf's children are itself."""
-    trees: list[list[tuple[int, float, int, int, float]]] = []
-    depth = 0
-    for tree in model.dump_model()["tree_info"]:
-        nodes: list[tuple[int, float, int, int, float]] = []
-        stack = [(tree["tree_structure"], -1, False, 0)]
-        while stack:
-            entry, above, is_right, level = stack.pop()
-            at = len(nodes)
-            depth = max(depth, level)
-            if above >= 0:
-                feature, threshold, left, right, value = nodes[above]
-                nodes[above] = (feature, threshold, left, at, value) if is_right else (feature, threshold, at, right, value)
-            if "split_feature" in entry:
-                nodes.append((entry["split_feature"], entry["threshold"], at, at, 0.0))
-                stack += [(entry["right_child"], at, True, level + 1), (entry["left_child"], at, False, level + 1)]
-            else:
-                nodes.append((0, np.inf, at, at, entry["leaf_value"]))
-        trees.append(nodes)
-    size = max(map(len, trees))
-    columns = [np.zeros((len(trees), size)) for _ in range(5)]
-    for t, nodes in enumerate(trees):
-        for column, values in zip(columns, zip(*nodes, strict=True), strict=True):
-            column[t, : len(nodes)] = values
-    return TreeRanker(columns[0].astype(np.int32), columns[1], columns[2].astype(np.int32), columns[3].astype(np.int32), columns[4], depth)
+    return TreeRanker(exported(lightgbm.train(settings, lightgbm.Dataset(x, y, weight=w), args.trees)))
 
 
 def recall(chosen: Sequence[Sample], ranker: TreeRanker, budgets: Sequence[int]) -> dict[str, dict[int, list[bool]]]:
@@ -217,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "samples": dict(Counter(sample.kind for sample in data)),
         "sites": len({sample.site for sample in data}),
         "commit": commit,
+        "token_counter": default_counter().name,
         "out_of_fold_recall": out_of_fold,
     }
     if folds:
