@@ -18,7 +18,7 @@ class PageShare:
     """A share of what the whole page takes, at least `smallest` and at most `largest` tokens."""
 
     share: float = 0.35
-    smallest: int = 400
+    smallest: int = 800
     largest: int = 2000
 
     def __post_init__(self) -> None:

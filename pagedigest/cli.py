@@ -38,7 +38,7 @@ def commands() -> None:
     "budget_tokens",
     metavar="N",
     type=_BUDGET,
-    help="Most tokens of the digest; without it 35% of the page's, at least 400 and at most 2000.",
+    help="Most tokens of the digest; without it 35% of the page's, at least 800 and at most 2000.",
 )
 @click.option("--selector", type=click.Choice(["hybrid", "llm"]), default="hybrid", show_default=True, help="What chooses regions.")
 @click.option(

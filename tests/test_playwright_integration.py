@@ -76,9 +76,9 @@ def test_a_slow_navigation_is_waited_for(tools: PlaywrightDigest) -> None:
     assert "Slow page" in tools.click(element(tools, "Slow", "link")).text + tools.find("Slow page").text
 
 
-def test_an_id_that_was_not_shown_is_refused_with_the_region_to_read(site: str, method: Any, live_page: Any) -> None:
+def test_an_id_that_was_not_shown_is_refused_with_the_region_to_read(site: str, live_page: Any) -> None:
     live_page.goto(f"{site}/product?name=Red%20mug")
-    digest = PlaywrightDigest(live_page, "read the reviews", method=method)
+    digest = PlaywrightDigest(live_page, "read the reviews", method=packaged_digest(budget_tokens=400))
     shown = digest.observe().shown
     hidden = next(node for node in digest.session.page.tree.nodes if node.role == "link" and node.id not in shown)
     with pytest.raises(ActionRefused, match=r"was not shown yet: read it first with view_region\('R\d+'\)") as caught:
