@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import re
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ import scipy.linalg
 import scipy.sparse
 from tqdm import tqdm
 
+from pagedigest.evaluation.provenance import git_commit
 from region4web.abstraction import EmbeddedAbstractor
 from region4web.contents import Unit, units_of_regions
 from region4web.evaluation import evaluate_abstractor
@@ -290,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "trained_on": "all pages" if args.all_pages else f"{' and '.join(fitted_on)} sites",
         "figures": figures,
         "data": data_checksum(path for pair in files for path in pair),
-        "commit": subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip(),
+        "commit": git_commit(),
         "seconds": round(time.time() - started),
     }
     (args.out / "training.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")

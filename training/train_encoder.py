@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import subprocess
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from pagedigest.evaluation.provenance import git_commit
 from region4web.evaluation import evaluate_abstractor
 from region4web.labels import AnnotatedPage, annotated_pages, page_files
 from region4web.purposes import PurposeModel, load_purpose_model, save_purpose_model
@@ -168,14 +168,11 @@ def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPa
 
 
 def write_run(args: argparse.Namespace, recipe: Recipe, figures: dict[str, Any], data: str, trainer: Trainer) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-    ).stdout.strip()
     splits = Counter(split_of(site) for site in trainer.prepared.sites)
     run = {
         "recipe": asdict(recipe),
         "arguments": {"base": args.base, "minutes": args.minutes, "seed": args.seed, "report": args.report},
-        "commit": commit or "unknown",
+        "commit": git_commit(),
         "data": data,
         "regions": dict(splits),
         "distinct_training_regions": len(trainer.chosen),
