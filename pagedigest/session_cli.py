@@ -82,7 +82,17 @@ def open_command(target: str, task: str | None, budget_tokens: int, timeout_s: f
         raise click.UsageError(f"session {name!r} runs already, without deciding its window anew; close it first")
     if "://" not in target and Path(target).exists():
         target = str(Path(target).resolve())
-    _ask(name, as_json, "open", target=target, task=task, budget_tokens=budget_tokens, timeout_s=timeout_s, allow_files=allow_files, allow_private=allow_private)
+    _ask(
+        name,
+        as_json,
+        "open",
+        target=target,
+        task=task,
+        budget_tokens=budget_tokens,
+        timeout_s=timeout_s,
+        allow_files=allow_files,
+        allow_private=allow_private,
+    )
 
 
 @click.command("click")

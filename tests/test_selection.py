@@ -197,7 +197,11 @@ def test_array_scores_equal_those_of_walking_each_tree() -> None:
         for t in range(len(ranker.trees)):
             at = 0
             while ranker.trees.left[t, at] != at:
-                at = ranker.trees.left[t, at] if row[ranker.trees.feature[t, at]] <= ranker.trees.threshold[t, at] else ranker.trees.right[t, at]
+                at = (
+                    ranker.trees.left[t, at]
+                    if row[ranker.trees.feature[t, at]] <= ranker.trees.threshold[t, at]
+                    else ranker.trees.right[t, at]
+                )
             total += ranker.trees.value[t, at]
         return total
 
