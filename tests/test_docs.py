@@ -141,7 +141,6 @@ def test_step_is_changed_in_place(monkeypatch):
     assert webarena.WebArenaEnvironmentWrapper().observation().startswith("PAGE One Stop Market")
 
 
-@pytest.mark.optional
 def found(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
@@ -149,6 +148,7 @@ def found(name: str) -> bool:
         return False
 
 
+@pytest.mark.optional
 @pytest.mark.browser
 @pytest.mark.skipif(
     not all(map(found, ("gymnasium", "miniwob", "browsergym.experiments"))),
