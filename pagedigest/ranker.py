@@ -7,20 +7,18 @@ Enters: node features (N, F) of `relevance`. Leaves: for each node the probabili
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from pagedigest.relevance import FEATURES
 from pagedigest.words import FloatArray
-from region4web.boosted_trees import ARRAYS, BoostedTrees
+from region4web.boosted_trees import BoostedTrees
 from region4web.errors import WeightsError
 
 __all__ = ["TreeRanker", "load_ranker"]
@@ -68,9 +66,8 @@ def load_ranker(folder: Path | None = None) -> TreeRanker:
     place: Path | Traversable = files("pagedigest") / "weights" if folder is None else folder
     try:
         described = json.loads((place / "selection.json").read_text(encoding="utf-8"))
-        with (place / "selection.npz").open("rb") as stream, np.load(stream, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in ARRAYS}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, zlib.error) as error:
+        arrays = BoostedTrees.read_arrays(place / "selection.npz")
+    except (OSError, ValueError) as error:
         raise WeightsError(f"{place}: ranker missing or damaged ({error}); train it with python -m training.train_selection") from error
     if described.get("features") != list(FEATURES):
         raise WeightsError(f"{place}: the ranker was trained on other features; train it again with python -m training.train_selection")

@@ -6,14 +6,18 @@ unpickled. Symbols: N rows, F features, T trees of at most K nodes.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ARRAYS", "BoostedTrees"]
+__all__ = ["BoostedTrees"]
 
 IntArray = npt.NDArray[np.int32]
 ARRAYS = ("feature", "threshold", "left", "right", "value", "depth")
@@ -70,6 +74,15 @@ class BoostedTrees:
             joined("value") / len(models),
             max(model.depth for model in models),
         )
+
+    @staticmethod
+    def read_arrays(path: Path | Traversable) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of an npz that holds trees. Raises ValueError when it is missing or damaged in any way."""
+        try:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
+                return {name: data[name] for name in ARRAYS}
+        except (OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(str(error)) from error
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Arrays for an npz."""

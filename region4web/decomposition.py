@@ -28,7 +28,16 @@ from region4web.skeleton import Skeleton, skeleton
 if TYPE_CHECKING:
     from region4web.edge_model import Ensemble, PaperModel
 
-__all__ = ["SHIPPED_WEIGHTS", "LearnedSegmenter", "dissolve_remnants", "divide_oversized", "ensemble_cuts", "scored_cuts", "weights_folder"]
+__all__ = [
+    "SHIPPED_WEIGHTS",
+    "LearnedSegmenter",
+    "dissolve_remnants",
+    "divide_oversized",
+    "ensemble_cuts",
+    "mended_cuts",
+    "scored_cuts",
+    "weights_folder",
+]
 
 SHIPPED_WEIGHTS = ("best", "paper")
 HUB_PREFIX = "hub:"
@@ -129,8 +138,7 @@ class LearnedSegmenter:
 
 def ensemble_cuts(bones: Skeleton, probabilities: npt.NDArray[np.float32], *, region_cost: float) -> list[int]:
     """Skeleton positions at which an ensemble cuts, rising. `probabilities` (M, K)."""
-    cuts = consensus_cuts(bones, probabilities, region_cost=region_cost)
-    return dissolve_remnants(bones, divide_oversized(bones, cuts, probabilities.mean(axis=0)))
+    return mended_cuts(bones, consensus_cuts(bones, probabilities, region_cost=region_cost), probabilities)
 
 
 def scored_cuts(
@@ -144,7 +152,11 @@ def scored_cuts(
     """Skeleton positions at which an ensemble cuts when `trees` judge the regions that it votes for. `numbers`: features of kept nodes."""
     candidates = candidate_regions(bones, probabilities)
     value = region_probabilities(trees, candidate_features(bones, numbers, probabilities, candidates))
-    cuts = best_partition(candidates, value - region_cost)
+    return mended_cuts(bones, best_partition(candidates, value - region_cost), probabilities)
+
+
+def mended_cuts(bones: Skeleton, cuts: list[int], probabilities: npt.NDArray[np.float32]) -> list[int]:
+    """The cuts, with more of them in oversized regions and without those of remnants. `probabilities` (M, K)."""
     return dissolve_remnants(bones, divide_oversized(bones, cuts, probabilities.mean(axis=0)))
 
 

@@ -8,13 +8,12 @@ labelled region is at least 0.5, which `consensus.best_partition` turns into cut
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from region4web.boosted_trees import ARRAYS, BoostedTrees
+from region4web.boosted_trees import BoostedTrees
 from region4web.consensus import Candidates
 from region4web.errors import WeightsError
 from region4web.features import FEATURE_NAMES
@@ -142,10 +141,8 @@ def save_region_trees(path: Path, trees: BoostedTrees) -> None:
 def load_region_trees(path: str | os.PathLike[str]) -> BoostedTrees:
     """Read `regions.npz`. Raises WeightsError."""
     try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in ARRAYS}
-        return BoostedTrees.from_arrays(arrays, len(REGION_FEATURE_NAMES))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        return BoostedTrees.from_arrays(BoostedTrees.read_arrays(Path(path)), len(REGION_FEATURE_NAMES))
+    except ValueError as error:
         raise WeightsError(
             f"{path}: region trees missing or damaged ({error}); train them with python -m training.train_decomposition"
         ) from error

@@ -91,9 +91,9 @@ def segmenter_by_name(name: str) -> Segmenter:
     }
     if name in rules:
         return rules[name]()
-    if name in SEGMENTER_NAMES or name.startswith("hub:") or (name and Path(name).is_dir()):
-        from region4web.decomposition import LearnedSegmenter
+    from region4web.decomposition import HUB_PREFIX, LearnedSegmenter
 
+    if name in SEGMENTER_NAMES or name.startswith(HUB_PREFIX) or (name and Path(name).is_dir()):
         segmenter: Segmenter = LearnedSegmenter(weights=name)
         return segmenter
     raise ValueError(f"no segmenter {name!r}; use one of {', '.join(SEGMENTER_NAMES)}, the path of a weights folder, or hub:OWNER/NAME")

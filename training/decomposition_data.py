@@ -10,7 +10,6 @@ import hashlib
 import os
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +20,14 @@ import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from region4web.axtree import AXTree
 from region4web.edge_model import TreeBatch
-from region4web.features import NodeFeatures, node_features
+from region4web.features import node_features
 from region4web.labels import AnnotatedPage, page_files, read_page
 from region4web.regions import Partition
 from region4web.skeleton import Skeleton, skeleton
 from training.augmentation import Augmentation
+from training.folds import deal_folds
 from training.grafting import Grafting, donors_of
 
 __all__ = [
@@ -81,8 +82,9 @@ class TreeData(Data):  # type: ignore[misc]
         return int(self.num_nodes) if key in ("parent", "end", "before", "after") else 0
 
 
-def tree_data(bones: Skeleton, features: NodeFeatures, cuts: npt.NDArray[np.int64]) -> TreeData:
+def tree_data(tree: AXTree, bones: Skeleton, cuts: npt.NDArray[np.int64]) -> TreeData:
     """One tree of the context model, with the features of its kept nodes. `cuts` are indices into the whole tree; those outside the skeleton are lost."""
+    features = node_features(tree, bones.index)
     return TreeData(
         roles=torch.from_numpy(features.roles),
         numbers=torch.from_numpy(features.numbers),
@@ -113,11 +115,10 @@ def context_example(page: AnnotatedPage, *, variations: int = 0, seed: int = 0) 
     gold = page.gold.partition
     cuts = np.asarray(gold.roots[1:], dtype=np.int64)
     bones = skeleton(page.tree)
-    data = [tree_data(bones, node_features(page.tree, bones.index), cuts)]
+    data = [tree_data(page.tree, bones, cuts)]
     for _ in range(variations):
         tree, origin = augment(page.tree, gold.roots[1:], rng)
-        kept = skeleton(tree)
-        data.append(tree_data(kept, node_features(tree, kept.index), np.flatnonzero(np.isin(origin, cuts))))
+        data.append(tree_data(tree, skeleton(tree), np.flatnonzero(np.isin(origin, cuts))))
     return Example(page, site_group(page), gold, bones, tuple(data))
 
 
@@ -135,8 +136,7 @@ def with_grafts(examples: Sequence[Example], count: int, *, seed: int = 0, varie
             if rng.random() < varied:
                 tree, origin = augment(tree, cuts, rng)
                 at = np.flatnonzero(np.isin(origin, at))
-            kept = skeleton(tree)
-            data.append(tree_data(kept, node_features(tree, kept.index), at))
+            data.append(tree_data(tree, skeleton(tree), at))
         return replace(example, grafts=tuple(data))
 
     return [grafted(example) for example in tqdm(examples, desc="grafts", disable=None)]
@@ -179,17 +179,11 @@ def fold_by_site(examples: Sequence[Example], folds: int, *, seed: int) -> list[
 
     Raises ValueError when there are fewer groups than folds.
     """
-    sizes = Counter(example.group for example in examples)
-    if not 2 <= folds <= len(sizes):
-        raise ValueError(f"{len(sizes)} sites make 2 to {len(sizes)} folds, found {folds}")
-    names = sorted(sizes)
-    random.Random(seed).shuffle(names)
-    pages = [0] * folds
-    fold_of: dict[str, int] = {}
-    for name in sorted(names, key=lambda name: -sizes[name]):
-        fold_of[name] = min(range(folds), key=lambda fold: pages[fold])
-        pages[fold_of[name]] += sizes[name]
-    return [fold_of[example.group] for example in examples]
+    groups = [example.group for example in examples]
+    sites = len(set(groups))
+    if not 2 <= folds <= sites:
+        raise ValueError(f"{sites} sites make 2 to {sites} folds, found {folds}")
+    return deal_folds(groups, folds, seed=seed)
 
 
 def split_by_site(examples: Sequence[Example], *, seed: int, validation: float = 0.1, test: float = 0.15) -> Split:

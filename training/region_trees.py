@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from region4web.boosted_trees import BoostedTrees
 from region4web.consensus import Candidates, best_partition, candidate_regions
-from region4web.decomposition import dissolve_remnants, divide_oversized
+from region4web.decomposition import mended_cuts
 from region4web.metrics import IOU_THRESHOLD, PartitionScore, score_partition
 from region4web.region_scores import candidate_features, region_probabilities
 from region4web.regions import Partition
@@ -55,8 +55,7 @@ class CandidateSample:
     def partition(self, probability: npt.NDArray[np.float64], region_cost: float) -> Partition:
         """The partition that is best by these probabilities (R,)."""
         bones = self.example.bones
-        cuts = best_partition(self.candidates, probability - region_cost)
-        cuts = dissolve_remnants(bones, divide_oversized(bones, cuts, self.probabilities.mean(axis=0)))
+        cuts = mended_cuts(bones, best_partition(self.candidates, probability - region_cost), self.probabilities)
         return Partition.from_cuts(self.example.page.tree, bones.index[cuts].tolist())
 
 

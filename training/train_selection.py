@@ -37,6 +37,7 @@ from pagedigest.tokens import default_counter
 from pagedigest.words import FloatArray
 from region4web.regions import Abstractor, RegionMap, Segmenter
 from training.boosting import exported
+from training.folds import deal_folds
 
 FOLDS = 5
 BUDGETS = (500, 1000, 2000)
@@ -83,16 +84,6 @@ def _maps(step: RecordedStep, segmenter: Segmenter, abstractor: Abstractor, labe
         if found.is_file() and not (page := load_labels(found)).skip:
             maps.append(page.region_map(step.tree)[0])
     return tuple(maps)
-
-
-def site_folds(sites: Sequence[str], folds: int) -> list[int]:
-    """Fold of each sample; a site lies in one fold, folds are about equal."""
-    counts = Counter(sites)
-    load, fold_of = [0] * folds, {}
-    for site in sorted(counts, key=lambda name: (-counts[name], name)):
-        fold_of[site] = int(np.argmin(load))
-        load[fold_of[site]] += counts[site]
-    return [fold_of[site] for site in sites]
 
 
 def training_rows(chosen: Sequence[Sample], steps_weight: float) -> tuple[FloatArray, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -169,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         disable=None,
     )
     data = list(made)
-    folds = site_folds([sample.site for sample in data], args.folds) if args.folds else []
+    folds = deal_folds([sample.site for sample in data], args.folds) if args.folds else []
     held_out = args.out / "held_out"
     settings = {key: str(value) for key, value in vars(args).items() if key not in ("steps", "labels", "out")}
     checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in args.steps}
