@@ -2,7 +2,7 @@
 
 Enters: the digest at entry, the regions over the entry tree with updates in place, the nodes that are gone, the changes.
 Leaves: a `Digest` within the budget. The same lines stay in the same places from step to step; to make room for the changes
-the least needed ones go, never the ones that changed before others. Work grows with the lines printed, not with the page.
+the least needed ones go, also where they have changed: the changes tell those. Work grows with the lines printed, not with the page.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def continue_digest(
     frame = DigestFrame(display, counter, notes, told.text, full_tokens, budget_tokens)
     if budget_tokens is not None:
         over = counter.count(frame.text([line.text for line in body], len(digest.open), budget_tokens)) - budget_tokens
-        body = _without_least_needed(body, over, frozenset(updated), node_scores, labels, counter)
+        body = _without_least_needed(body, over, node_scores, labels, counter)
     while True:
         shown = tuple(nodes[line.node].id for line in body if line.node >= 0 and nodes[line.node].addressable)
         told = tell(frozenset(shown))
@@ -67,7 +67,7 @@ def continue_digest(
         if not body:
             text, tokens = frame.shortest(budget_tokens)
             return Digest(text, (), (), tokens, digest.folded + len(digest.body)), told if text else RenderedChanges("", ())
-        body = _without_least_needed(body, tokens - budget_tokens, frozenset(updated), node_scores, labels, counter)
+        body = _without_least_needed(body, tokens - budget_tokens, node_scores, labels, counter)
 
 
 def _current_lines(body: Sequence[BodyLine], tree: AXTree, updated: frozenset[int], hidden: frozenset[int]) -> list[BodyLine]:
@@ -101,9 +101,9 @@ def _written(tree: AXTree, i: int, limit: int, with_address: bool) -> str:
 
 
 def _without_least_needed(
-    body: list[BodyLine], over: int, updated: frozenset[int], scores: FloatArray, labels: Callable[[], Sequence[int]], counter: TokenCounter
+    body: list[BodyLine], over: int, scores: FloatArray, labels: Callable[[], Sequence[int]], counter: TokenCounter
 ) -> list[BodyLine]:
-    """Enough lines left out to save `over` tokens: what no element is on last, changed elements before that."""
+    """Enough lines left out to save `over` tokens, the least needed first; what no element is on last."""
     if over <= 0:
         return body
     cost = [counter.count(f"{line.text}\n") for line in body]
@@ -115,7 +115,7 @@ def _without_least_needed(
             worth[label] = max(worth[label], worth[node] * 1.001)
     order = sorted(
         (k for k, line in enumerate(body) if line.node >= 0),
-        key=lambda k: (body[k].node in updated, worth[body[k].node], -k),
+        key=lambda k: (worth[body[k].node], -k),
     )
     order += [k for k in range(len(body) - 1, -1, -1) if body[k].node < 0]
     left_out: set[int] = set()

@@ -18,8 +18,10 @@ from pagedigest.tokens import TokenCounter
 
 __all__ = ["AppendLayout", "InPlaceLayout", "Layout", "PageText"]
 
+CHANGES_SHARES = ((700, 0.12), (1500, 0.25))
+"""Part of a budget that the changes may take in `InPlaceLayout`, up to a budget in tokens: the regions say what is now."""
 CHANGES_SHARE = 0.4
-"""Part of a budget that the changes may take."""
+"""The same above those budgets, and always in `AppendLayout`, where nothing else tells them."""
 ENTRY_SHARE = 0.75
 """Part of a budget that the digest at entry takes in `AppendLayout`; the rest is for what follows."""
 CHANGES_TOKENS = 2000
@@ -52,7 +54,8 @@ class InPlaceLayout:
 
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """The digest at a later step."""
-        limit = CHANGES_TOKENS if page.budget_tokens is None else int(page.budget_tokens * CHANGES_SHARE)
+        budget = page.budget_tokens
+        limit = CHANGES_TOKENS if budget is None else int(budget * next((s for most, s in CHANGES_SHARES if budget <= most), CHANGES_SHARE))
         changes = page.recent_first()
 
         def tell(printed: Collection[str]) -> RenderedChanges:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from pagedigest.change_list import IDS_LIMIT, collect_changes
 from pagedigest.changes import Change, ChangeList, alert_texts
 from pagedigest.digest import Digest
@@ -22,6 +24,9 @@ from pagedigest.transition import Transition, diff
 from region4web.axtree import AXNode, AXTree
 from region4web.regions import Partition, RegionMap
 from region4web.render import indentation, node_line, render_tree
+
+FOLLOWED = 10
+"""Of so many most needed nodes each has to be on a line of the digest, else the digest is composed anew."""
 
 __all__ = ["Modal", "OpenPage", "PageLog", "full_tree_tokens"]
 
@@ -127,6 +132,19 @@ class OpenPage:
         self.alerts = now
         if told or self.passed_alerts:
             self.changed_at = step
+
+    def follow(self, selection: Selection) -> None:
+        """Take the scores of `selection`; the digest at entry is composed anew when it does not print what now is needed most."""
+        self.selection = selection
+        digest = self.digest
+        if digest is None:
+            return
+        scores, nodes = selection.node_scores, self.entry.nodes
+        gone = frozenset() if self.transition is None else frozenset(self.transition.removed)
+        printed = {line.node for line in digest.body}
+        best = [i for i in np.argsort(-scores, kind="stable")[:FOLLOWED].tolist() if nodes[i].addressable and i not in gone]
+        if any(i not in printed for i in best):
+            self.digest = None
 
     def recent_first(self) -> tuple[Change, ...]:
         """The changes since entry: alerts and popups first, then what the last step brought, then the rest."""

@@ -21,12 +21,22 @@ from scipy.sparse import csr_matrix
 from pagedigest.concepts import concept_bit, concept_mask
 from pagedigest.lines import merged_names
 from pagedigest.observation import Action
-from pagedigest.structure import Columns, Layout, action_columns, answer_columns, named, page_layout, structure_columns, task_columns
+from pagedigest.structure import (
+    Columns,
+    Layout,
+    action_columns,
+    answer_columns,
+    named,
+    page_layout,
+    state_columns,
+    structure_columns,
+    task_columns,
+)
 from pagedigest.words import FloatArray, WordVectors, agreement, load_word_vectors, split_words, task_text
 from region4web.axtree import AXTree, IntArray
 from region4web.regions import RegionMap
 
-__all__ = ["FEATURES", "node_features", "node_texts"]
+__all__ = ["FEATURES", "followed_features", "node_features", "node_texts"]
 
 TASK_WORD_LIMIT = 48
 """Task words that are scored at most; the most telling ones of a longer task."""
@@ -48,10 +58,21 @@ def node_features(region_map: RegionMap, task: str, actions: Sequence[Action] = 
     columns.update(structure_columns(region_map, layout, texts))
     columns.update(answer_columns(task, texts))
     columns.update(task_columns(task, len(tree)))
-    columns.update(action_columns(tree, region_map.partition.region_of, actions, layout))
+    columns.update(action_columns(tree, region_map.partition.region_of, actions, layout.role))
     for name in _RANKED:
         columns[f"{name}_rank"] = _descending_rank(np.asarray(columns[name], dtype=np.float32))
     return named(columns, FEATURES)
+
+
+def followed_features(before: FloatArray, region_map: RegionMap, actions: Sequence[Action]) -> FloatArray:
+    """(N, F) `before`, of the same nodes, with what actions and states say now; words stay as they were. `region_map`: the tree as it is now."""
+    tree = region_map.partition.tree
+    columns = action_columns(tree, region_map.partition.region_of, actions, before[:, FEATURES.index("role")].astype(np.int64))
+    columns.update(state_columns(tree))
+    features = before.copy()
+    for name, column in columns.items():
+        features[:, FEATURES.index(name)] = column
+    return features
 
 
 def node_texts(tree: AXTree) -> list[str]:

@@ -12,21 +12,22 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from pagedigest.observation import Action
 from pagedigest.ranker import TreeRanker, load_ranker
-from pagedigest.relevance import FEATURES, node_features, node_texts
+from pagedigest.relevance import FEATURES, followed_features, node_features, node_texts
 from pagedigest.structure import page_layout
 from pagedigest.words import FloatArray, task_text
+from region4web.axtree import AXTree
 from region4web.errors import LanguageModelError
 from region4web.language_models import LanguageModel
 from region4web.regions import RegionMap
 
-__all__ = ["All", "HybridSelector", "LLMSelector", "Nothing", "Oracle", "Page", "Selection", "Selector"]
+__all__ = ["All", "FollowingSelector", "HybridSelector", "LLMSelector", "Nothing", "Oracle", "Page", "Selection", "Selector"]
 
 URGENT_ROLES = frozenset({"dialog", "alertdialog", "alert"})
 """Roles whose region is always open: it blocks the page or reports on the last action."""
@@ -41,6 +42,8 @@ PHRASE_BONUS, QUOTED_BONUS = 0.7, 0.5
 EMBEDDED_NODES = 120
 EMBEDDING_WEIGHT = 3.0
 """Log odds for a cosine of one, where a sentence encoder is used."""
+FOLLOWED_NODES, FOLLOWED_AROUND = 300, 60
+"""Nodes scored anew after an action within a page: the most needed ones, and so many before and after what was acted on."""
 CHOSEN_FACTOR = 30.0
 """How much more a node counts inside a region that a language model chose."""
 
@@ -67,12 +70,23 @@ class Selection:
     source: str
     auxiliary_tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    features: FloatArray | None = field(default=None, repr=False)
+    """(N, F) what the node scores were computed from, where a `FollowingSelector` can go on from it."""
 
 
 class Selector(Protocol):
     """Chooses what of a page is shown."""
 
     def select(self, page: Page) -> Selection: ...
+
+
+@runtime_checkable
+class FollowingSelector(Selector, Protocol):
+    """A selector whose node scores can follow the actions within a page, at a fraction of what entering it costs."""
+
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        """The selection after further actions: the same regions, new node scores. `page`: the entry tree with updates written in place."""
+        ...
 
 
 class HybridSelector:
@@ -90,16 +104,43 @@ class HybridSelector:
 
     def select_by(self, features: FloatArray, page: Page) -> Selection:
         """The selection of a page whose `node_features` are known."""
-        ranker = load_ranker() if self._ranker is None else self._ranker
+        ranker = self._own_ranker()
         partition = page.region_map.partition
         bonus = _quotation_bonus(features)
         if self._embed is not None:
             bonus = bonus + _embedding_bonus(page, ranker.raw_scores(features) + bonus, self._embed)
         node_scores = ranker.probabilities(features, bonus=bonus)
-        node_scores *= np.where([node.addressable for node in partition.tree.nodes], 1.0, UNADDRESSABLE_FACTOR).astype(np.float32)
+        node_scores *= _addressable_factors(partition.tree, np.arange(len(node_scores)))
         region_scores = np.bincount(partition.region_of, weights=node_scores, minlength=len(partition)).astype(np.float32)
         source = "hybrid" if self._embed is None else "hybrid with embeddings"
-        return Selection(_opened(page.region_map, region_scores, page.actions), region_scores, node_scores, source)
+        opened = _opened(page.region_map, region_scores, page.actions)
+        return Selection(opened, region_scores, node_scores, source, features=features)
+
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        """New scores of the `FOLLOWED_NODES` most needed nodes and of those around the last action; the others keep theirs."""
+        if selection.features is None:
+            return selection
+        node_scores = selection.node_scores.copy()
+        at, node_scores[at] = self.followed_scores(selection.features, selection.node_scores, page)
+        return replace(selection, node_scores=node_scores)
+
+    def followed_scores(self, features: FloatArray, before: FloatArray, page: Page) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Which nodes are scored anew, and their scores. `features` (N, F) and `before` (N,) are those at entry."""
+        tree = page.region_map.partition.tree
+        at = np.argsort(-before, kind="stable")[:FOLLOWED_NODES]
+        target = page.actions[-1].target if page.actions else None
+        if target is not None and (acted := tree.find(target)) is not None:
+            at = np.union1d(at, np.arange(max(0, acted - FOLLOWED_AROUND), min(len(tree), acted + FOLLOWED_AROUND)))
+        now = followed_features(features, page.region_map, page.actions)[at]
+        scores = self._own_ranker().probabilities(now, bonus=_quotation_bonus(now))
+        return at, scores * _addressable_factors(tree, at)
+
+    def _own_ranker(self) -> TreeRanker:
+        return load_ranker() if self._ranker is None else self._ranker
+
+
+def _addressable_factors(tree: AXTree, at: npt.NDArray[np.int64]) -> FloatArray:
+    return np.where([tree.nodes[i].addressable for i in at.tolist()], 1.0, UNADDRESSABLE_FACTOR).astype(np.float32)
 
 
 def _quotation_bonus(features: FloatArray) -> npt.NDArray[np.float64]:
@@ -237,11 +278,26 @@ class LLMSelector:
         region_of = page.region_map.partition.region_of
         urgent = [number for number in base.open if _is_urgent(page.region_map, number)]
         opened = tuple(dict.fromkeys([*urgent, *chosen]))
-        inside = np.isin(region_of, opened)
-        node_scores = np.where(inside, np.maximum(base.node_scores * CHOSEN_FACTOR, 1e-6), base.node_scores).astype(np.float32)
+        node_scores = _inside_first(base.node_scores, np.isin(region_of, opened))
         region_scores = base.region_scores.copy()
         region_scores[list(opened)] += 1.0
-        return Selection(opened, region_scores, node_scores, "llm", tokens, counts)
+        return Selection(opened, region_scores, node_scores, "llm", tokens, counts, base.features)
+
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        """The fallback's scores after further actions; the regions that the model chose stay chosen."""
+        if selection.features is None or not isinstance(self._fallback, HybridSelector):
+            return selection
+        if selection.source != "llm":
+            return self._fallback.follow(selection, page)
+        node_scores = selection.node_scores.copy()
+        at, scores = self._fallback.followed_scores(selection.features, selection.node_scores, page)
+        node_scores[at] = _inside_first(scores, np.isin(page.region_map.partition.region_of[at], selection.open))
+        return replace(selection, node_scores=node_scores)
+
+
+def _inside_first(scores: FloatArray, inside: npt.NDArray[np.bool_]) -> FloatArray:
+    """(N,) scores, those `inside` the chosen regions raised."""
+    return np.where(inside, np.maximum(scores * CHOSEN_FACTOR, 1e-6), scores).astype(np.float32)
 
 
 def _is_urgent(region_map: RegionMap, number: int) -> bool:

@@ -19,7 +19,7 @@ from pagedigest.line_counts import LineCounter
 from pagedigest.observation import Action, Observation, Usage
 from pagedigest.page_identity import PageEvent, PageEventKind, identify, page_address, unready_reason
 from pagedigest.page_state import OpenPage, full_tree_tokens
-from pagedigest.selection import Page, Selector
+from pagedigest.selection import FollowingSelector, Page, Selector
 from pagedigest.store import PageStore
 from pagedigest.stored_states import stored_state
 from pagedigest.tokens import TokenCounter, default_counter
@@ -200,6 +200,8 @@ class DigestSession:
         with self._stage("render"):
             if not event.stays:
                 return self._layout.opened(page)
+        self._follow()
+        with self._stage("render"):
             text = None if page.was_unblocked else self._layout.continued(page, step=self._step)
         if text is not None:
             return text
@@ -209,6 +211,15 @@ class DigestSession:
         self.page.urgent, self.page.fresh = page.appeared()
         with self._stage("render"):
             return self._layout.opened(self.page)
+
+    def _follow(self) -> None:
+        """Under a budget the digest in place follows the actions: lines that the next step needs take the place of others."""
+        page, selector = self.page, self.method.selector
+        if page.budget_tokens is None or page.full_tokens <= page.budget_tokens or self.method.layout != "in_place":
+            return
+        if isinstance(selector, FollowingSelector) and self._actions and self._actions[-1].target is not None:
+            with self._stage("select"):
+                page.follow(selector.follow(page.selection, Page(page.display_map()[0], self.task, tuple(self._actions))))
 
     def _view(self, command: ViewCommand, kind: PageEventKind) -> Observation:
         self._counts[command.name] += 1

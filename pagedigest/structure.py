@@ -16,7 +16,17 @@ from pagedigest.observation import Action
 from region4web.axtree import AXTree
 from region4web.regions import RegionMap
 
-__all__ = ["Columns", "Layout", "action_columns", "answer_columns", "named", "page_layout", "structure_columns", "task_columns"]
+__all__ = [
+    "Columns",
+    "Layout",
+    "action_columns",
+    "answer_columns",
+    "named",
+    "page_layout",
+    "state_columns",
+    "structure_columns",
+    "task_columns",
+]
 
 Columns = dict[str, npt.NDArray[np.generic]]
 Indices = npt.NDArray[np.int64]
@@ -145,7 +155,12 @@ class Layout:
     @property
     def control(self) -> npt.NDArray[np.bool_]:
         """(N,) whether an agent acts on such elements."""
-        return (self.role >= 1) & (self.role <= 6)
+        return is_control(self.role)
+
+
+def is_control(role: Indices) -> npt.NDArray[np.bool_]:
+    """(N,) whether an agent acts on elements of these `Layout.role`."""
+    return (role >= 1) & (role <= 6)
 
 
 def page_layout(tree: AXTree) -> Layout:
@@ -212,22 +227,14 @@ def structure_columns(region_map: RegionMap, layout: Layout, texts: Sequence[str
     count: dict[tuple[int, str], int] = {}
     for pair in pairs:
         count[pair] = count.get(pair, 0) + 1
-    states = [dict(node.states) for node in nodes]
     return {
+        **state_columns(tree),
         "role": layout.role,
         "parent_role": np.where(tree.parent >= 0, layout.role[np.maximum(tree.parent, 0)], OTHER_ROLE),
         "searchbox": np.asarray([node.role in ("searchbox", "search") for node in nodes]),
         "combobox": np.asarray([node.role == "combobox" for node in nodes]),
         "cell": np.asarray([node.role in ("cell", "gridcell", "LayoutTableCell") for node in nodes]),
         "static_text": np.asarray([node.role == "StaticText" for node in nodes]),
-        "has_value": np.asarray([node.value is not None for node in nodes]),
-        "has_url": np.asarray([node.url is not None for node in nodes]),
-        "focused": np.asarray([bool(s.get("focused")) for s in states]),
-        "disabled": np.asarray([bool(s.get("disabled")) for s in states]),
-        "required": np.asarray([bool(s.get("required")) for s in states]),
-        "popup": np.asarray(["hasPopup" in s or "expanded" in s for s in states]),
-        "checked": np.asarray([1 + (s["checked"] in (True, "true")) if "checked" in s else 0 for s in states]),
-        "hidden": np.asarray([not node.visible for node in nodes]),
         "length": np.minimum(length, 400),
         "repeats": np.log1p(np.asarray([count[pair] for pair in pairs])),
         "nodes": np.full(n, np.log(n)),
@@ -249,6 +256,22 @@ def structure_columns(region_map: RegionMap, layout: Layout, texts: Sequence[str
         "region_fields": np.log1p(fields)[region_of],
         "region_link_share": (links / sizes)[region_of],
         "region_text": np.log1p(text_length)[region_of],
+    }
+
+
+def state_columns(tree: AXTree) -> Columns:
+    """What each node's states and value say."""
+    nodes = tree.nodes
+    states = [dict(node.states) for node in nodes]
+    return {
+        "has_value": np.asarray([node.value is not None for node in nodes]),
+        "has_url": np.asarray([node.url is not None for node in nodes]),
+        "focused": np.asarray([bool(s.get("focused")) for s in states]),
+        "disabled": np.asarray([bool(s.get("disabled")) for s in states]),
+        "required": np.asarray([bool(s.get("required")) for s in states]),
+        "popup": np.asarray(["hasPopup" in s or "expanded" in s for s in states]),
+        "checked": np.asarray([1 + (s["checked"] in (True, "true")) if "checked" in s else 0 for s in states]),
+        "hidden": np.asarray([not node.visible for node in nodes]),
     }
 
 
@@ -281,15 +304,15 @@ def answer_columns(task: str, texts: Sequence[str]) -> Columns:
     }
 
 
-def action_columns(tree: AXTree, region_of: npt.NDArray[np.int32], actions: Sequence[Action], layout: Layout) -> Columns:
-    """How far each node is from what was acted on; all zero at the first step and after a page change."""
+def action_columns(tree: AXTree, region_of: npt.NDArray[np.int32], actions: Sequence[Action], role: Indices) -> Columns:
+    """How far each node is from what was acted on; all zero at the first step and after a page change. `role` (N,): `Layout.role`."""
     n = len(tree)
     at = np.arange(n)
     targets = [None if action.target is None else tree.find(action.target) for action in actions]
     found = [i for i in targets if i is not None]
     last = targets[-1] if targets and targets[-1] is not None else -1
     touched = np.bincount(np.asarray(found, dtype=np.int64), minlength=n)
-    controls = np.cumsum(layout.control)
+    controls = np.cumsum(is_control(role))
     return {
         "steps": np.full(n, min(len(actions), 20)),
         "touched": np.minimum(touched, 3),
@@ -298,7 +321,7 @@ def action_columns(tree: AXTree, region_of: npt.NDArray[np.int32], actions: Sequ
         "is_last": at == last,
         "touched_region": np.isin(region_of, region_of[found]) if found else np.zeros(n),
         "last_region": region_of == region_of[last] if last >= 0 else np.zeros(n),
-        "last_kind": np.full(n, layout.role[last] if last >= 0 else -1),
+        "last_kind": np.full(n, role[last] if last >= 0 else -1),
     }
 
 

@@ -75,13 +75,13 @@ class ContextBlock(nn.Module):
         z = self.norm(h)
         below = z * surroundings.below
         children = torch.zeros_like(z).index_add_(0, batch.parent, below)
-        others = (children[batch.parent] - z) * surroundings.share_of_others
+        others = (children.index_select(0, batch.parent) - z) * surroundings.share_of_others
         children = children * surroundings.share_of_children
-        before = z[batch.before] * surroundings.has_before
-        after = z[batch.after] * surroundings.has_after
+        before = z.index_select(0, batch.before) * surroundings.has_before
+        after = z.index_select(0, batch.after) * surroundings.has_after
         sums = torch.cat([z.new_zeros(1, z.shape[1]), z.cumsum(0)])
-        subtree = (sums[batch.end] - sums[:-1]) * surroundings.share_of_subtree
-        around = torch.cat([z, z[batch.parent], children, others, before, after, subtree], dim=1)
+        subtree = (sums.index_select(0, batch.end) - sums[:-1]) * surroundings.share_of_subtree
+        around = torch.cat([z, z.index_select(0, batch.parent), children, others, before, after, subtree], dim=1)
         change: Tensor = self.dropout(self.mix(self.dropout(torch.relu(self.gather(around)))))
         return h + change
 
@@ -139,7 +139,7 @@ class ContextModel(nn.Module):
         surroundings = Surroundings.of(batch)
         for block in self.blocks:
             h = block(h, batch, surroundings)
-        logits: Tensor = self.classifier(torch.cat([h, h[batch.parent]], dim=1))
+        logits: Tensor = self.classifier(torch.cat([h, h.index_select(0, batch.parent)], dim=1))
         return logits[:, 0]
 
 

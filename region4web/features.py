@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.axtree import AXNode, AXTree, IntArray
-from region4web.name_kinds import KINDS, letters, name_kind
+from region4web.name_kinds import KINDS, NAME_READ, name_fact
 from region4web.roles import ROLE_INDEX, UNKNOWN_ROLE
 from region4web.words import WORD_DIMENSIONS, WordTable, shipped_words
 
@@ -115,19 +115,14 @@ class _NameFacts:
 
     @classmethod
     def of(cls, tree: AXTree, table: WordTable) -> _NameFacts:
-        facts: dict[str, tuple[int, list[int]]] = {"": (0, [])}
         row_of = table.row_of
         kinds = [0] * len(tree)
         rows: list[int] = []
         offsets = [0] * (len(tree) + 1)
         for i, node in enumerate(tree.nodes):
-            if i:  # the page's title is not content
-                fact = facts.get(node.name)
-                if fact is None:
-                    words = letters(node.name)
-                    fact = facts[node.name] = (name_kind(node.name, words), [row_of[word] for word in words if word in row_of])
-                kinds[i] = fact[0]
-                rows += fact[1]
+            if i and node.name:  # the page's title is not content
+                kinds[i], words = name_fact(node.name[:NAME_READ])
+                rows += [row_of[word] for word in words if word in row_of]
             offsets[i + 1] = len(rows)
         return cls(np.asarray(kinds, dtype=np.int64), np.asarray(rows, dtype=np.int64), np.asarray(offsets, dtype=np.int64), table)
 

@@ -43,6 +43,9 @@ class HeldOutSelector:
     def select(self, page: Page) -> Selection:
         return HybridSelector(self.ranker(page.region_map.partition.tree.url)).select(page)
 
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        return HybridSelector(self.ranker(page.region_map.partition.tree.url)).follow(selection, page)
+
     @property
     def available(self) -> bool:
         """Whether the folds' rankers are there at all."""

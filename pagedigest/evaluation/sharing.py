@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pagedigest.evaluation.systems import Parts
 from pagedigest.observation import Action
-from pagedigest.selection import Page, Selection, Selector
+from pagedigest.selection import FollowingSelector, Page, Selection, Selector
 from region4web.axtree import AXTree
 from region4web.language_models import Completion, LanguageModel, Prompt, chat
 from region4web.regions import Abstraction, Abstractor, Partition, Segmenter
@@ -90,6 +90,10 @@ class _SharedSelector:
         actions: tuple[Action, ...] = tuple(page.actions)
         key = (id(partition.tree), tuple(map(int, partition.roots)), page.region_map.abstractions, page.task, actions)
         return self.memory.once(key, lambda: _unwritable(self.selector.select(page)), alive=partition.tree)
+
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        """Not kept: it depends on the digest of each budget's own page."""
+        return self.selector.follow(selection, page) if isinstance(self.selector, FollowingSelector) else selection
 
 
 def _unwritable(selection: Selection) -> Selection:
