@@ -79,7 +79,7 @@ def abstractor_by_name(name: str) -> Abstractor:
 
     kind, _, folder = name.partition(":")
     if kind == "smollm2":
-        from region4web.region_encoder import smollm2_abstractor
+        from region4web.region_writer import smollm2_abstractor
 
         return smollm2_abstractor(folder)
     if kind in {known.partition(":")[0] for known in LANGUAGE_MODEL_NAMES}:

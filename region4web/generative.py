@@ -200,7 +200,7 @@ def language_model_abstractor(name: str) -> LanguageModelAbstractor:
     """The abstractor called `name`, with the embedded default as its fallback.
 
     `smollm2:ADAPTER`: the packaged SmolLM2-135M with an adapter that writes; `smollm2-untrained`: without (what `smollm2` is
-    says `region_encoder.smollm2_abstractor`). `qwen3`: Qwen3-0.6B from the hub; `qwen3:FOLDER`, `qwen3:FOLDER+ADAPTER`: from
+    says `region_writer.smollm2_abstractor`). `qwen3`: Qwen3-0.6B from the hub; `qwen3:FOLDER`, `qwen3:FOLDER+ADAPTER`: from
     a folder, with a trained adapter. `openai:MODEL@BASE_URL`: a server. A folder trained by `training.train_abstraction`
     says itself how it wants to be asked.
     Raises ValueError for another name, WeightsError and LanguageModelError when the model is not to be had.

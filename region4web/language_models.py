@@ -35,6 +35,7 @@ __all__ = [
     "TransformersModel",
     "chat",
     "language_model_by_name",
+    "multiplies_in_bf16",
 ]
 
 Message = Mapping[str, str]
@@ -109,6 +110,16 @@ def language_model_by_name(name: str) -> LanguageModel:
     raise ValueError(f"{name!r} names no language model; write openai:MODEL@BASE_URL, transformers:FOLDER_OR_HUB_ID or recorded:FILE.jsonl")
 
 
+def multiplies_in_bf16() -> bool:
+    """Whether this machine has an accelerator, or a CPU that multiplies bf16 numbers natively."""
+    import torch
+
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    checks = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
+    return any(check() for check in checks if check is not None)
+
+
 class TransformersModel:
     """A local causal language model, greedy decoding, left-padded batches of prompts of similar length.
 
@@ -137,6 +148,7 @@ class TransformersModel:
         try:
             import torch
             import transformers
+            from safetensors import SafetensorError
             from transformers import AutoModelForCausalLM, AutoTokenizer
         except ImportError as error:
             raise MissingExtraError("transformers is not installed; run: pip install 'region4web[lm]'") from error
@@ -151,7 +163,7 @@ class TransformersModel:
                 from peft import PeftModel
 
                 model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             what = f"{source} with adapter {adapter}" if adapter is not None else str(source)
             raise LanguageModelError(f"{what} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
         return cls(model.to(device), tokenizer, name=str(source), adapter=str(adapter or ""), batch_tokens=batch_tokens)

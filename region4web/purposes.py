@@ -32,7 +32,7 @@ from region4web.errors import WeightsError
 from region4web.region_features import VOICES, RegionFeatures
 from region4web.states import gives_orders
 
-__all__ = ["HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model", "stems"]
+__all__ = ["Candidates", "HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model", "stems"]
 
 FloatArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint32]
@@ -75,6 +75,15 @@ class HashWeights:
             length = np.sqrt(np.bincount(rows, weights * weights, minlength=len(counts)))
             weights = weights / np.maximum(length, 1e-9)[rows]
         return csr_matrix((weights.astype(np.float32), (rows, at)), shape=shape)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """(R, C) phrases as indices, their scores, and the similarity to a label that is expected of each."""
+
+    at: npt.NDArray[np.int64]
+    scores: FloatArray
+    expected: FloatArray
 
 
 @dataclass(frozen=True)
@@ -129,12 +138,22 @@ class PurposeModel:
         regions = csr_matrix((np.ones(len(at), dtype=np.float32), at, starts), shape=(len(units), len(columns)))
         return np.asarray((regions @ phrase_stems.T).toarray(), dtype=np.float32)
 
+    def scored(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> tuple[FloatArray, FloatArray]:
+        """(R, K) the similarity to a label that is expected of each phrase, and the score by which phrases are chosen."""
+        expected = self.estimates(features) @ self.phrase_vectors.T
+        return expected, expected - self.shared_part * (self.phrase_vectors @ self.offset) + self.said_words(units)
+
+    def candidates(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]], count: int) -> Candidates:
+        """The `count` phrases of each region that score highest, highest first."""
+        expected, scores = self.scored(features, units)
+        at = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        return Candidates(at, np.take_along_axis(scores, at, axis=1), np.take_along_axis(expected, at, axis=1))
+
     def purposes(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
         """The best phrase for each region, with its topic where the phrase alone says too little."""
         if not features:
             return []
-        expected = self.estimates(features) @ self.phrase_vectors.T
-        scores = expected - self.shared_part * (self.phrase_vectors @ self.offset) + self.said_words(units)
+        expected, scores = self.scored(features, units)
         found = []
         for k, row, own in zip(np.argmax(scores, axis=1), expected, units, strict=True):
             phrase = self.phrases[k]

@@ -41,7 +41,7 @@ PLACE_ROLES = frozenset(
     }
     | {"list", "tabpanel", "menu", "toolbar", "feed", "Iframe"}
 )
-DIGEST_TOKENS, DIGEST_TITLE = 96, 30
+DIGEST_TOKENS, DIGEST_TITLE = 110, 30
 """What a digest is cut from, and its share of the page's title in characters."""
 TELLING_STATES = ("checked", "selected", "expanded", "pressed", "disabled", "required", "invalid", "busy", "modal")
 PLURALS = {"check": "checkboxes", "radio": "radio buttons", "select": "select boxes", "label": "groups"}
@@ -70,7 +70,7 @@ def region_text(partition: Partition, number: int, *, budget: int, count: Callab
 
 
 def region_digest(partition: Partition, number: int, *, count: Callable[[str], int]) -> str:
-    """The region's text for an encoder that reads only its start: title, place, heading before and contents; no sizes and no counts."""
+    """The region's text for a model that reads little: title, place, heading before, counts and contents."""
     lines = []
     for line in region_text(partition, number, budget=DIGEST_TOKENS, count=count).split("\n"):
         if line.startswith("page: "):
@@ -79,7 +79,7 @@ def region_digest(partition: Partition, number: int, *, count: Callable[[str], i
             lines.append(line.partition(" in ")[2])
         elif line.startswith("after heading: "):
             lines.append(f"after {line.removeprefix('after heading: ')}")
-        elif line != "..." and not line.startswith("holds "):
+        elif line != "...":
             lines.append(line)
     return "\n".join(lines)
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pagedigest.evaluation.provenance import git_commit
 from region4web.generative import ANSWER_TOKENS, BRIEF, FORM_FILE, FULL, UNTRAINED, PromptForm, reply_fault
 from region4web.labels import annotated_pages, page_files
-from region4web.language_models import LanguageModel, TransformersModel
+from region4web.language_models import LanguageModel, TransformersModel, multiplies_in_bf16
 from region4web.regions import Abstraction
 from training.records import Sample, data_checksum, load_samples, save_samples, split_of, training_samples
 
@@ -126,16 +126,6 @@ def main(argv: list[str] | None = None) -> int:
         save(trained, tokenizer, args)
     write_run(args, losses, scores, train=len(rows), validation=len(validation))
     return 0
-
-
-def multiplies_in_bf16() -> bool:
-    """Whether this machine has an accelerator, or a CPU that multiplies bf16 numbers natively."""
-    import torch
-
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
-    checks = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
-    return any(check() for check in checks if check is not None)
 
 
 def load_base(base: str, *, dtype: torch.dtype) -> tuple[Any, Any]:

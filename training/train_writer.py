@@ -1,0 +1,171 @@
+"""Train the region writer of the abstractor `smollm2`: `python -m training.train_writer --captures DIR --labels DIR --out OUT`.
+
+Enters: captures, labels, a base model (`smollm2`, or a folder). Leaves in --out: a LoRA adapter (fp16), `writer.json` and
+`training.json` (recipe, commit, checksum of the data, split, losses, figures). The writer learns to say a region's purpose
+from its digest and the embedded model's guesses; in training these come from embedded models that were trained without the
+region's site (four folds of training sites), as they will where it is used. Time is what is given: --minutes; the learning
+rate falls with the clock, and a run that was killed goes on from its checkpoint with the minutes that are left.
+
+Symbols: N regions, C candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from pagedigest.evaluation.provenance import git_commit
+from region4web.evaluation import evaluate_abstractor
+from region4web.labels import AnnotatedPage, annotated_pages, page_files
+from region4web.language_models import multiplies_in_bf16
+from region4web.purposes import PurposeModel, load_purpose_model, save_purpose_model
+from region4web.region_text import region_digest
+from region4web.region_writer import WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
+from region4web.regions import Abstractor
+from training.records import data_checksum, split_of
+from training.train_abstraction import load_base
+from training.train_embedded_abstraction import Embeddings, Region, labelled_regions, train_purpose_model, word_strings
+from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
+from training.writer_trainer import Prepared, Recipe, Row, Trainer, distinct_regions, lower_states
+
+FOLDS = 4
+VALIDATION_REGIONS = 240
+_log = logging.getLogger("training.train_writer")
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m training.train_writer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--base", default="smollm2", help="folder of a causal language model, or smollm2")
+    parser.add_argument("--captures", type=Path, required=True)
+    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=60.0, help="time to train the adapter, on top of preparing and measuring")
+    parser.add_argument("--report", choices=("validation", "test"), default="test", help="sites that the figures are of")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = arguments().parse_args(argv)
+    import torch
+
+    torch.set_num_threads(args.threads)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    recipe = Recipe()
+    files = page_files(args.captures, args.labels)
+    data = data_checksum(path for pair in files for path in pair)
+    work = args.out / f"work-{data[:12]}"
+    work.mkdir(parents=True, exist_ok=True)
+    pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
+    model, tokenizer = load_base(args.base, dtype=torch.bfloat16 if multiplies_in_bf16() else torch.float32)
+    if not (work / "prepared.json").is_file():
+        prepare(pages, lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]), recipe, work)
+    prepared = Prepared.load(work / "prepared.json")
+    rows = encoded(prepared, tokenizer, recipe)
+    chosen = distinct_regions(prepared, args.seed)
+    checked = distinct_regions(prepared, args.seed, ("validation",))[:VALIDATION_REGIONS]
+    trainer = Trainer(model, rows, lower_states(model, rows, recipe.frozen_blocks, work / "states.npy"), chosen, recipe, args.seed)
+    trainer.fit(args.minutes * 60, work / "checkpoint.pt", checked)
+    save(trainer.model, recipe, args)
+    figures = measure(args.base, args.out, work / "embedded", [page for page in pages if split_of(page.site) == args.report], args.report)
+    _log.info("%s", figures)
+    write_run(args, recipe, figures, data, trainer, prepared)
+    return 0
+
+
+def prepare(pages: Sequence[AnnotatedPage], count: Any, recipe: Recipe, work: Path) -> None:
+    """Digests, labels and guesses in `work`, and there also an embedded model of the training sites."""
+    regions, strings = labelled_regions(pages), word_strings(pages)
+    digests = [
+        region_digest(page.gold.partition, region.number, count=count)
+        for page in tqdm(pages, unit="page", desc="digests", disable=None)
+        for region, label in zip(page.gold.partition.regions, page.gold.abstractions, strict=True)
+        if label.purpose
+    ]
+    embeddings = Embeddings()
+    training = [i for i, region in enumerate(regions) if split_of(region.site) == "train"]
+    whole = train_purpose_model([regions[i] for i in training], strings, EmbeddedRecipe(), embeddings)
+    save_purpose_model(whole, work / "embedded")
+    found = guesses(whole, regions, recipe.guesses)
+    fold = {site: zlib.crc32(f"oof{site}".encode()) % FOLDS for site in {region.site for region in regions}}
+    for k in tqdm(range(FOLDS), unit="fold", disable=None):
+        inside = [i for i in training if fold[regions[i].site] == k]
+        if inside and len(inside) < len(training):
+            others = [regions[i] for i in training if fold[regions[i].site] != k]
+            model = train_purpose_model(others, strings, EmbeddedRecipe(), embeddings)
+            for i, own in zip(inside, guesses(model, [regions[i] for i in inside], recipe.guesses), strict=True):
+                found[i] = own
+    sites, purposes = tuple(region.site for region in regions), tuple(region.purpose for region in regions)
+    Prepared(tuple(digests), sites, purposes, tuple(found)).save(work / "prepared.json")
+
+
+def guesses(model: PurposeModel, regions: Sequence[Region], count: int) -> list[tuple[str, ...]]:
+    """The model's best phrases for each region, best first."""
+    candidates = model.candidates([region.features for region in regions], [region.units for region in regions], count)
+    return [tuple(model.phrases[k] for k in row) for row in candidates.at.tolist()]
+
+
+def encoded(prepared: Prepared, tokenizer: Any, recipe: Recipe) -> list[Row]:
+    """Prompts and answers exactly as they will be when the writer is used."""
+    return [
+        (prompt_tokens(tokenizer, digest, guessed, recipe.prompt_tokens), answer_tokens(tokenizer, purpose))
+        for digest, guessed, purpose in zip(prepared.digests, prepared.guesses, prepared.purposes, strict=True)
+    ]
+
+
+def save(model: Any, recipe: Recipe, args: argparse.Namespace) -> None:
+    """The adapter in fp16, and how the writer wants to be asked."""
+    import torch
+
+    for parameter in (p for p in model.parameters() if p.requires_grad):
+        parameter.data = parameter.data.to(torch.float16)
+    model.peft_config["default"].base_model_name_or_path = args.base  # not the folder of this machine that it was read from
+    model.save_pretrained(str(args.out))
+    (args.out / "README.md").unlink(missing_ok=True)  # peft's empty form of a model card
+    (args.out / WRITER_FILE).write_text(
+        json.dumps({"prompt_tokens": recipe.prompt_tokens, "guesses": recipe.guesses}) + "\n", encoding="utf-8"
+    )
+
+
+def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPage], sites: str) -> dict[str, Any]:
+    """Figures of the saved writer over an embedded model that saw training sites only, and of that model alone."""
+    from region4web.abstraction import EmbeddedAbstractor, RoleNameAbstractor
+
+    writer = WriterAbstractor(RegionWriter.load(base, folder), load_purpose_model(embedded))
+    abstractors: dict[str, Abstractor] = {"writer": writer, "embedded": EmbeddedAbstractor(embedded), "role-name": RoleNameAbstractor()}
+    found: dict[str, Any] = {"sites": sites, "pages": len(pages), "partitions": "labelled"}
+    for name, abstractor in abstractors.items():
+        found[name] = evaluate_abstractor(tqdm(pages, unit="page", desc=name, disable=None), None, abstractor)
+    return found
+
+
+def write_run(args: argparse.Namespace, recipe: Recipe, figures: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared) -> None:
+    run = {
+        "recipe": asdict(recipe),
+        "arguments": {name: getattr(args, name) for name in ("base", "minutes", "seed", "threads", "report")},
+        "commit": git_commit(),
+        "data": data,
+        "regions": dict(Counter(split_of(site) for site in prepared.sites)),
+        "distinct_training_regions": len(trainer.chosen),
+        "steps": trainer.steps,
+        "seconds": round(trainer.seconds),
+        "losses": [[step, round(a, 4), round(b, 4)] for step, a, b in trainer.losses],
+        "figures": figures,
+    }
+    (args.out / "training.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

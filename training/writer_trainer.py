@@ -1,0 +1,277 @@
+"""The region writer's learning: an adapter on a language model's upper blocks, trained to continue a prompt with a purpose.
+
+Enters: a causal language model, token ids of prompts and answers. Leaves: the adapted model. The lower blocks stay as they
+are, so what they make of each sample is computed once and kept in a file (some 120 KB a region). A run is bounded by time,
+stores checkpoints and goes on from them.
+
+Symbols: N regions, T tokens, H hidden size.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from training.records import split_of
+from training.train_abstraction import LORA_TARGETS
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Prepared", "Recipe", "Row", "Trainer", "distinct_regions", "lower_states"]
+
+Row = tuple[list[int], list[int]]
+"""Token ids of a prompt and of its answer."""
+BUCKET_BATCHES = 24
+CHECKPOINT_SECONDS, REPORT_SECONDS = 120, 300
+_log = logging.getLogger("training.train_writer")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Chosen on validation sites, within the time there was."""
+
+    frozen_blocks: int = 14
+    prompt_tokens: int = 110
+    guesses: int = 3
+    lora_rank: int = 16
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    batch_size: int = 16
+    warmup_steps: int = 20
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the writer is trained on, in page order. `guesses`: of an embedded model that has not seen the region's site."""
+
+    digests: tuple[str, ...]
+    sites: tuple[str, ...]
+    purposes: tuple[str, ...]
+    guesses: tuple[tuple[str, ...], ...]
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Prepared:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        guesses = tuple(map(tuple, said["guesses"]))
+        return cls(tuple(said["digests"]), tuple(said["sites"]), tuple(said["purposes"]), guesses)
+
+
+def distinct_regions(prepared: Prepared, seed: int, splits: Sequence[str] = ("train",)) -> list[int]:
+    """Regions of these splits in random order, one for each purpose of a site: repeated headers and footers teach nothing new."""
+    order = [i for i, site in enumerate(prepared.sites) if split_of(site) in splits]
+    random.Random(seed).shuffle(order)
+    first: dict[tuple[str, str], int] = {}
+    for i in order:
+        first.setdefault((prepared.sites[i], prepared.purposes[i]), i)
+    return list(first.values())
+
+
+def lower_states(model: Any, rows: Sequence[Row], blocks: int, path: Path, *, batch: int = 24) -> npt.NDArray[np.uint16]:
+    """(sum of T, H) states after the first `blocks` of all rows end to end, as the bits of bfloat16; read from `path` where they are there.
+
+    Rows are padded on the right, which a causal model does not see.
+    """
+    import torch
+
+    lengths = [len(prompt) + len(answer) for prompt, answer in rows]
+    starts = np.cumsum([0, *lengths])
+    shape = (int(starts[-1]), int(model.config.hidden_size))
+    if path.is_file() and (found := np.load(path, mmap_mode="r")).shape == shape:
+        return found
+    inner = model.model
+    layers, norm = inner.layers, inner.norm
+    inner.layers, inner.norm = layers[:blocks], torch.nn.Identity()
+    partial = path.with_suffix(".partial")
+    states = np.lib.format.open_memmap(str(partial), mode="w+", dtype=np.uint16, shape=shape)
+    order = sorted(range(len(rows)), key=lambda i: lengths[i])
+    with torch.inference_mode():
+        for k in tqdm(range(0, len(order), batch), unit="batch", desc="lower blocks", disable=None):
+            part = order[k : k + batch]
+            width = lengths[part[-1]]
+            ids = torch.tensor([[*rows[i][0], *rows[i][1], *[0] * (width - lengths[i])] for i in part])  # (B, T)
+            h = inner(input_ids=ids, use_cache=False).last_hidden_state.to(torch.bfloat16)  # (B, T, H)
+            for j, i in enumerate(part):
+                states[starts[i] : starts[i + 1]] = h[j, : lengths[i]].contiguous().view(torch.uint16).numpy()
+    inner.layers, inner.norm = layers, norm
+    states.flush()
+    partial.replace(path)
+    return np.load(path, mmap_mode="r")
+
+
+class Trainer:
+    """The base with an adapter on its upper blocks, and the optimiser over float32 copies of the adapter's weights."""
+
+    def __init__(
+        self, model: Any, rows: Sequence[Row], states: npt.NDArray[np.uint16], chosen: Sequence[int], recipe: Recipe, seed: int
+    ) -> None:
+        import torch
+        from peft import LoraConfig, get_peft_model
+
+        torch.manual_seed(seed)
+        self.rows, self.states, self.chosen, self.recipe, self.seed = rows, states, list(chosen), recipe, seed
+        self.lengths = [len(prompt) + len(answer) for prompt, answer in rows]
+        self.starts = np.cumsum([0, *self.lengths])
+        config = LoraConfig(
+            r=recipe.lora_rank,
+            lora_alpha=2 * recipe.lora_rank,
+            lora_dropout=0.0,
+            target_modules=LORA_TARGETS,
+            layers_to_transform=list(range(recipe.frozen_blocks, model.config.num_hidden_layers)),
+            task_type="CAUSAL_LM",
+        )
+        self.model: Any = get_peft_model(model, config, autocast_adapter_dtype=False)
+        self.base: Any = self.model.base_model.model
+        self.dtype = next(model.parameters()).dtype
+        self.adapter = [p for p in self.model.parameters() if p.requires_grad]
+        self.copies = [p.detach().float().clone() for p in self.adapter]
+        self.optimizer = torch.optim.AdamW(self.copies, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, betas=(0.9, 0.98))
+        self.steps, self.seconds = 0, 0.0
+        self.losses: list[tuple[int, float, float]] = []
+        """Step, mean loss since the report before, loss on the regions to validate on."""
+
+    def upper_states(self, part: Sequence[int]) -> torch.Tensor:
+        """(B, T, H) states after the last block."""
+        import torch
+
+        width = max(self.lengths[i] for i in part)
+        h = torch.zeros(len(part), width, self.states.shape[1], dtype=torch.bfloat16)
+        for j, i in enumerate(part):
+            own = np.array(self.states[self.starts[i] : self.starts[i + 1]])
+            h[j, : self.lengths[i]] = torch.from_numpy(own).view(torch.bfloat16)
+        h = h.to(self.dtype)
+        positions = torch.arange(width)[None]
+        core = self.base.model
+        rotary = core.rotary_emb(h, positions)
+        for block in core.layers[self.recipe.frozen_blocks :]:
+            out = block(h, attention_mask=None, position_embeddings=rotary, position_ids=positions)
+            h = out[0] if isinstance(out, tuple) else out
+        return h
+
+    def loss(self, part: Sequence[int]) -> torch.Tensor:
+        """Mean cross entropy over the answers' tokens."""
+        import torch
+        import torch.nn.functional as F
+
+        h = self.upper_states(part)
+        before = torch.cat([h[j, len(self.rows[i][0]) - 1 : self.lengths[i] - 1] for j, i in enumerate(part)])
+        wanted = torch.tensor([token for i in part for token in self.rows[i][1]])
+        return F.cross_entropy(self.base.lm_head(self.base.model.norm(before)).float(), wanted)
+
+    def validation_loss(self, part: Sequence[int]) -> float:
+        """Mean cross entropy over the answers' tokens of these regions."""
+        import torch
+
+        order = sorted(part, key=lambda i: self.lengths[i])
+        total = count = 0.0
+        with torch.inference_mode():
+            for k in range(0, len(order), self.recipe.batch_size):
+                batch = order[k : k + self.recipe.batch_size]
+                tokens = sum(len(self.rows[i][1]) for i in batch)
+                total, count = total + float(self.loss(batch)) * tokens, count + tokens
+        return total / max(1.0, count)
+
+    def fit(self, seconds: float, checkpoint: Path, validation: Sequence[int] = ()) -> None:
+        """Train until `seconds` have been spent, those of earlier runs included; the learning rate falls with them."""
+        if checkpoint.is_file():
+            self.restore(checkpoint)
+        began, spent, saved, reported = time.monotonic(), self.seconds, time.monotonic(), time.monotonic()
+        recent: list[float] = []
+        progress = tqdm(total=round(seconds), unit="s", disable=None)
+        while self.seconds < seconds:
+            for part in self.batches(self.steps):
+                self.set_rate(seconds)
+                loss = self.loss(part)
+                loss.backward()
+                self.step()
+                recent.append(float(loss.detach()))
+                self.steps += 1
+                self.seconds = spent + time.monotonic() - began
+                progress.update(round(self.seconds) - progress.n)
+                over = self.seconds >= seconds
+                if over or time.monotonic() - reported > REPORT_SECONDS:
+                    self.losses.append(
+                        (self.steps, float(np.mean(recent)), self.validation_loss(validation) if validation else float("nan"))
+                    )
+                    recent.clear()
+                    reported = time.monotonic()
+                    _log.info("step %d: loss %.4f, on validation sites %.4f", *self.losses[-1])
+                if over or time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self.store(checkpoint)
+                    saved = time.monotonic()
+                if over:
+                    break
+        progress.close()
+
+    def batches(self, seed: int) -> Iterator[list[int]]:
+        """All chosen regions once, batches of similar length in random order; after a restart in another one."""
+        size, rng = self.recipe.batch_size, random.Random(f"{self.seed}/{seed}")
+        order = self.chosen[:]
+        rng.shuffle(order)
+        parts = []
+        for start in range(0, len(order), BUCKET_BATCHES * size):
+            bucket = sorted(order[start : start + BUCKET_BATCHES * size], key=lambda i: self.lengths[i])
+            parts += [bucket[k : k + size] for k in range(0, len(bucket), size)]
+        rng.shuffle(parts)
+        yield from parts
+
+    def set_rate(self, seconds: float) -> None:
+        share = min(1.0, (self.steps + 1) / self.recipe.warmup_steps) * max(0.02, 1 - self.seconds / seconds)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.learning_rate * share
+
+    def step(self) -> None:
+        """One step of the float32 copies; the model's own weights follow."""
+        import torch
+
+        for parameter, copy in zip(self.adapter, self.copies, strict=True):
+            copy.grad = None if parameter.grad is None else parameter.grad.float()
+            parameter.grad = None
+        torch.nn.utils.clip_grad_norm_(self.copies, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.spread()
+
+    def spread(self) -> None:
+        import torch
+
+        with torch.no_grad():
+            for parameter, copy in zip(self.adapter, self.copies, strict=True):
+                parameter.copy_(copy)
+
+    def store(self, path: Path) -> None:
+        import torch
+
+        state = {name: getattr(self, name) for name in ("copies", "steps", "seconds", "losses")}
+        partial = path.with_suffix(".partial")
+        torch.save({**state, "optimizer": self.optimizer.state_dict()}, partial)
+        partial.replace(path)
+
+    def restore(self, path: Path) -> None:
+        """Raises ValueError when the checkpoint is of another recipe."""
+        import torch
+
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if [tuple(copy.shape) for copy in state["copies"]] != [tuple(copy.shape) for copy in self.copies]:
+            raise ValueError(f"{path} is a checkpoint of another recipe; give another --out")
+        with torch.no_grad():
+            for copy, stored in zip(self.copies, state["copies"], strict=True):
+                copy.copy_(stored)
+        self.optimizer.load_state_dict(state["optimizer"])
+        for name in ("steps", "seconds", "losses"):
+            setattr(self, name, state[name])
+        self.spread()
+        _log.info("going on from step %d of %s", self.steps, path)
