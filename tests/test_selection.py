@@ -7,7 +7,7 @@ import pytest
 
 from pagedigest.observation import Action
 from pagedigest.ranker import TreeRanker, load_ranker
-from pagedigest.relevance import FEATURES, node_features
+from pagedigest.relevance import FEATURES, followed_features, node_features
 from pagedigest.selection import All, HybridSelector, LLMSelector, Nothing, Oracle, Page, parse_regions, selection_prompt
 from pagedigest.words import agreement, load_word_vectors, split_words, task_text
 from region4web.axtree import AXTree
@@ -216,3 +216,38 @@ def test_a_damaged_ranker_is_named(tmp_path) -> None:  # type: ignore[no-untyped
     with pytest.raises(WeightsError, match=str(tmp_path)):
         load_ranker(tmp_path)
     assert isinstance(load_ranker(), TreeRanker)
+
+
+def test_followed_features_equal_features_computed_anew() -> None:
+    region_map = shop()
+    task = "Add the glass kettle to the basket"
+    actions = (Action("click('14')", "14"), Action("click('12')", "12"))
+    before = node_features(region_map, task)
+    np.testing.assert_array_equal(followed_features(before, region_map, actions), node_features(region_map, task, actions))
+    assert not np.array_equal(before, node_features(region_map, task, actions))
+
+
+def test_following_equals_selecting_anew_on_a_small_page_and_keeps_the_regions() -> None:
+    selector, task, actions = HybridSelector(), "Search for glass", (Action("fill('5', 'glass')", "5"),)
+    entered = selector.select(page(task))
+    followed = selector.follow(entered, page(task, *actions))
+    np.testing.assert_allclose(followed.node_scores, selector.select(page(task, *actions)).node_scores, rtol=1e-5)
+    assert followed.open == entered.open
+    np.testing.assert_array_equal(followed.region_scores, entered.region_scores)
+
+
+def test_regions_that_a_model_chose_stay_first_when_it_follows() -> None:
+    task, actions = "Search for glass", (Action("fill('5', 'glass')", "5"),)
+    selector = LLMSelector(ScriptedModel(['{"regions": ["R4"]}']))
+    entered = selector.select(page(task))
+    followed = selector.follow(entered, page(task, *actions))
+    plain = HybridSelector().select(page(task, *actions)).node_scores
+    inside = shop().partition.region_of == 4
+    np.testing.assert_allclose(followed.node_scores[~inside], plain[~inside], rtol=1e-5)
+    np.testing.assert_allclose(followed.node_scores[inside], np.maximum(plain[inside] * 30.0, 1e-6), rtol=1e-5)
+    assert len(selector._model.prompts) == 1  # type: ignore[attr-defined]
+
+
+def test_a_selection_without_features_stays_as_it_is() -> None:
+    entered = All().select(page("anything"))
+    assert HybridSelector().follow(entered, page("anything", Action("click('5')", "5"))) is entered

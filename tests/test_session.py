@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -510,3 +511,55 @@ def test_a_share_of_the_page_limits_large_pages_more_than_small_ones() -> None:
 def test_a_share_that_cannot_be_kept_is_refused(share: float, smallest: int, largest: int) -> None:
     with pytest.raises(ValueError, match="must"):
         PageShare(share, smallest, largest)
+
+
+class Following:
+    """Needs the fields of a form one after another, as they are filled in."""
+
+    def select(self, page: Page) -> Selection:
+        return self.follow(All().select(page), page)
+
+    def follow(self, selection: Selection, page: Page) -> Selection:
+        nodes = page.region_map.partition.tree.nodes
+        wanted = f"f{len(page.actions) * 30}"
+        scores = np.asarray([1.0 if node.id == wanted else 1e-3 for node in nodes], dtype=np.float32)
+        return replace(selection, node_scores=scores)
+
+
+def long_form(filled: int) -> AXTree:
+    lines = ["RootWebArea 'Form'", "\t[m] main ''"]
+    lines += [f"\t\t[f{k}] textbox 'Field number {k} of the form'" + (f" value='said {k}'" if k < filled else "") for k in range(120)]
+    return AXTree.from_text("\n".join(lines), url="https://form.test/")
+
+
+def test_under_a_budget_the_lines_follow_the_actions_and_stay_where_they_are_without_need() -> None:
+    session = start(selector=Following(), budget=300, task="fill in")
+    first = session.observe(long_form(0))
+    assert "f0" in first.shown
+    for k in range(1, 4):
+        seen = session.observe(long_form(k), last_action=Action(f"fill('f{(k - 1) * 30}', 'x')", f"f{(k - 1) * 30}"))
+        assert f"f{k * 30}" in seen.shown
+        assert seen.usage.tokens <= 300
+        assert session.page.opened_at == 1
+    again = session.observe(long_form(3), last_action=Action("scroll(0, 100)"))
+    kept = [key for key in seen.shown if key in again.shown]
+    assert list(again.shown) == kept  # the same lines in the same places; one may go for what the changes say
+    assert len(kept) >= len(seen.shown) - 2
+    assert "f90" in kept
+
+
+def test_the_appended_text_does_not_follow() -> None:
+    session = start("append", selector=Following(), budget=300, task="fill in")
+    first = session.observe(long_form(0))
+    second = session.observe(long_form(0), last_action=Action("fill('f0', 'x')", "f0"))
+    assert second.text.startswith(first.text)
+
+
+def test_a_field_that_was_filled_in_gives_way_to_what_is_needed() -> None:
+    """On a tight budget what changed before must not crowd out what is needed now."""
+    session = start(selector=Following(), budget=300, task="fill in")
+    session.observe(long_form(0))
+    session.observe(long_form(60), last_action=Action("click('f0')", "f0"))
+    seen = session.observe(long_form(110), last_action=Action("click('f30')", "f30"))
+    assert "f60" in seen.shown
+    assert seen.usage.tokens <= 300
