@@ -2,7 +2,7 @@
 
 Enters: a task, then one tree a step with the action before it. Leaves: an `Observation` a step. Entering a page: it is
 cut into regions, described, and the regions that the task needs are shown. Within the page: the tree is compared with
-the tree at entry; regions, purposes and selection stay. All state of an episode lives in its `DigestSession`.
+the tree at entry; regions and purposes stay, under a budget the lines shown follow the actions. All state of an episode lives in its `DigestSession`.
 """
 
 from __future__ import annotations
