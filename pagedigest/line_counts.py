@@ -21,6 +21,7 @@ class LineCounter:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._counts: dict[str, int] = {}
+        self._last: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -34,19 +35,19 @@ class LineCounter:
 
     def count(self, text: str) -> int:
         """Tokens of `text`."""
+        *lines, last = text.split("\n")
         counts = self._counts
         total = 0
-        for line in text.split("\n"):
+        for line in lines:
             found = counts.get(line)
-            total += self._counted(line) if found is None else found
-        # Every line was counted with its newline; the last has none.
-        last = text[text.rfind("\n") + 1 :]
-        return total - self._counter.count(f"{last}\n") + self._counter.count(last)
+            total += self._counted(counts, line, f"{line}\n") if found is None else found
+        found = self._last.get(last)
+        return total + (self._counted(self._last, last, last) if found is None else found)
 
-    def _counted(self, line: str) -> int:
-        count = self._counter.count(f"{line}\n")
+    def _counted(self, counts: dict[str, int], line: str, text: str) -> int:
+        count = self._counter.count(text)
         if len(line) <= REMEMBERED_LENGTH:
-            if len(self._counts) >= REMEMBERED_LINES:
-                self._counts.clear()
-            self._counts[line] = count
+            if len(counts) >= REMEMBERED_LINES:
+                counts.clear()
+            counts[line] = count
         return count

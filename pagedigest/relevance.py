@@ -64,13 +64,20 @@ def node_features(region_map: RegionMap, task: str, actions: Sequence[Action] = 
     return named(columns, FEATURES)
 
 
-def followed_features(before: FloatArray, region_map: RegionMap, actions: Sequence[Action]) -> FloatArray:
-    """(N, F) `before`, of the same nodes, with what actions and states say now; words stay as they were. `region_map`: the tree as it is now."""
+def followed_features(
+    before: FloatArray, region_map: RegionMap, actions: Sequence[Action], at: npt.NDArray[np.int64] | None = None
+) -> FloatArray:
+    """(K, F) rows `at` (all: None) of `before` (N, F), with what actions and states say now; words stay as they were.
+
+    `region_map`: the same nodes as they are now.
+    """
     tree = region_map.partition.tree
+    rows = np.arange(len(tree)) if at is None else at
+    features = before[rows]
     columns = action_columns(tree, region_map.partition.region_of, actions, before[:, FEATURES.index("role")].astype(np.int64))
-    columns.update(state_columns(tree))
-    features = before.copy()
     for name, column in columns.items():
+        features[:, FEATURES.index(name)] = column[rows]
+    for name, column in state_columns([tree.nodes[i] for i in rows.tolist()]).items():
         features[:, FEATURES.index(name)] = column
     return features
 

@@ -131,7 +131,7 @@ class HybridSelector:
         target = page.actions[-1].target if page.actions else None
         if target is not None and (acted := tree.find(target)) is not None:
             at = np.union1d(at, np.arange(max(0, acted - FOLLOWED_AROUND), min(len(tree), acted + FOLLOWED_AROUND)))
-        now = followed_features(features, page.region_map, page.actions)[at]
+        now = followed_features(features, page.region_map, page.actions, at)
         scores = self._own_ranker().probabilities(now, bonus=_quotation_bonus(now))
         return at, scores * _addressable_factors(tree, at)
 

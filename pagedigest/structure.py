@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagedigest.observation import Action
-from region4web.axtree import AXTree
+from region4web.axtree import AXNode, AXTree
 from region4web.regions import RegionMap
 
 __all__ = [
@@ -228,7 +228,7 @@ def structure_columns(region_map: RegionMap, layout: Layout, texts: Sequence[str
     for pair in pairs:
         count[pair] = count.get(pair, 0) + 1
     return {
-        **state_columns(tree),
+        **state_columns(nodes),
         "role": layout.role,
         "parent_role": np.where(tree.parent >= 0, layout.role[np.maximum(tree.parent, 0)], OTHER_ROLE),
         "searchbox": np.asarray([node.role in ("searchbox", "search") for node in nodes]),
@@ -259,9 +259,8 @@ def structure_columns(region_map: RegionMap, layout: Layout, texts: Sequence[str
     }
 
 
-def state_columns(tree: AXTree) -> Columns:
+def state_columns(nodes: Sequence[AXNode]) -> Columns:
     """What each node's states and value say."""
-    nodes = tree.nodes
     states = [dict(node.states) for node in nodes]
     return {
         "has_value": np.asarray([node.value is not None for node in nodes]),
