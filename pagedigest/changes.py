@@ -33,6 +33,9 @@ PLAIN_ROLES = frozenset({"generic", "none"})
 NAME_LIMIT = 160
 """Longest name or value on a line, in characters."""
 
+TOLD_IN_PLACE = frozenset({"update", "focus", "moved", "replaced", "removed"})
+"""Kinds of changes of elements that were there before: the regions' lines say what they are now."""
+
 Kind = Literal["alert", "popup", "focus", "update", "added", "moved", "replaced", "removed"]
 
 
@@ -89,11 +92,15 @@ class RenderedChanges:
 
 
 def render_changes(title: str, changes: Sequence[Change], *, printed: Collection[str], counter: TokenCounter, limit_tokens: int,
-                   notes: Sequence[str] = ()) -> RenderedChanges:  # fmt: skip
-    """The block, at most `limit_tokens` long; what does not fit is counted in its last line."""
+                   notes: Sequence[str] = (), told_tokens: int | None = None) -> RenderedChanges:  # fmt: skip
+    """The block, at most `limit_tokens` long; what does not fit is counted in its last line.
+
+    Changes that list nothing new (`TOLD_IN_PLACE`) take at most `told_tokens` of it; those beyond are counted in the last line, not in `left_out`.
+    """
     lines = [title, *(f"\t{plain_text(note)}" for note in notes)]
     ids: list[str] = []
     used = sum(counter.count(line + "\n") for line in lines)
+    changes, in_place = _first_told(changes, printed, counter, told_tokens)
     total = sum(len(change.lines) for change in changes)
     reserve = counter.count("\t99999 more changed lines: view_all() shows them\n")
     said = 0
@@ -102,8 +109,8 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
         for line in change.lines:
             text = line.text(listed)
             cost = counter.count(text + "\n")
-            if used + cost + (reserve if said + 1 < total else 0) > limit_tokens:
-                lines.append(f"\t{total - said} more changed lines: view_all() shows them")
+            if used + cost + (reserve if said + 1 < total or in_place else 0) > limit_tokens:
+                lines.append(f"\t{total - said + in_place} more changed lines: view_all() shows them")
                 return RenderedChanges("\n".join(lines), tuple(ids), total - said)
             lines.append(text)
             used += cost
@@ -111,7 +118,26 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
             if line.id is not None and line.id not in listed:
                 ids.append(line.id)
                 listed.add(line.id)
+    if in_place:
+        lines.append(f"\t{in_place} more changed lines: view_all() shows them")
     return RenderedChanges("\n".join(lines), tuple(ids))
+
+
+def _first_told(
+    changes: Sequence[Change], printed: Collection[str], counter: TokenCounter, limit_tokens: int | None
+) -> tuple[list[Change], int]:
+    """The changes without those told in place for which there is no room, and how many lines these have."""
+    if limit_tokens is None:
+        return list(changes), 0
+    kept, left_out = [], 0
+    for change in changes:
+        if change.kind in TOLD_IN_PLACE:
+            limit_tokens -= sum(counter.count(line.text(printed) + "\n") for line in change.lines)
+            if limit_tokens < 0:
+                left_out += len(change.lines)
+                continue
+        kept.append(change)
+    return kept, left_out
 
 
 def is_plain(node: AXNode) -> bool:

@@ -18,10 +18,11 @@ from pagedigest.tokens import TokenCounter
 
 __all__ = ["AppendLayout", "InPlaceLayout", "Layout", "PageText"]
 
-CHANGES_SHARES = ((700, 0.12), (1500, 0.25))
-"""Part of a budget that the changes may take in `InPlaceLayout`, up to a budget in tokens: the regions say what is now."""
 CHANGES_SHARE = 0.4
-"""The same above those budgets, and always in `AppendLayout`, where nothing else tells them."""
+"""Part of a budget that the changes may take."""
+TOLD_SHARES = ((700, 0.08), (1200, 0.12), (2400, 0.25))
+"""Part of a budget, up to a budget in tokens, that changes of elements which were there before may take in `InPlaceLayout`: the
+regions say what they are now. New elements are listed nowhere else."""
 ENTRY_SHARE = 0.75
 """Part of a budget that the digest at entry takes in `AppendLayout`; the rest is for what follows."""
 CHANGES_TOKENS = 2000
@@ -55,7 +56,7 @@ class InPlaceLayout:
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """The digest at a later step."""
         budget = page.budget_tokens
-        limit = CHANGES_TOKENS if budget is None else int(budget * next((s for most, s in CHANGES_SHARES if budget <= most), CHANGES_SHARE))
+        limit = CHANGES_TOKENS if budget is None else int(budget * CHANGES_SHARE)
         changes = page.recent_first()
 
         def tell(printed: Collection[str]) -> RenderedChanges:
@@ -86,7 +87,17 @@ class InPlaceLayout:
             return RenderedChanges(f"CHANGES none: no change since step {page.changed_at}", ())
         notes = [*page.passed_alerts, *([f"no change since step {page.changed_at}"] if quiet else [])]
         title = f"CHANGES since this page was opened at step {page.opened_at}"
-        return render_changes(title, changes, printed=printed, counter=self.counter, limit_tokens=limit, notes=notes)
+        budget = page.budget_tokens
+        share = None if budget is None else next((share for most, share in TOLD_SHARES if budget <= most), None)
+        return render_changes(
+            title,
+            changes,
+            printed=printed,
+            counter=self.counter,
+            limit_tokens=limit,
+            notes=notes,
+            told_tokens=None if budget is None or share is None else int(budget * share),
+        )
 
     def _entry_digest(self, page: OpenPage) -> Digest:
         """What entry printed; composed anew when other regions are to be open (`view_region`, a modal dialog)."""

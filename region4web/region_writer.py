@@ -41,15 +41,17 @@ Embed = Callable[[Sequence[str]], FloatArray]
 WRITER_FILE = "writer.json"
 """Beside an adapter: `{"prompt_tokens", "guesses"}`, how it was trained to be asked."""
 SMOLLM2_ADAPTER = Path(__file__).parent / "weights" / "smollm2-adapter"
+BATCH = 8
+"""Regions that are read at a time."""
 WRITTEN_TOKENS = 20
 """Longest purpose that is written."""
-CANDIDATES = 10
+CANDIDATES = 5
 """Phrases of the embedded model that are judged."""
-TEMPERATURE = 4.0
+TEMPERATURE = 3.0
 """By which log likelihoods are divided before they weigh phrases: the model is surer than it is right."""
 SCORE_WEIGHT = 0.5
 """Weight of the embedded model's score beside the expected similarity."""
-WRITTEN_BEHIND = 0.02
+WRITTEN_BEHIND = 0.05
 """What a phrase that the embedded model does not have scores less than its best one."""
 
 
@@ -79,7 +81,7 @@ class RegionWriter:
     def __init__(self, model: Any, tokenizer: Any, *, prompt_limit: int, guesses: int, identity: str = "") -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.prompt_limit, self.guesses, self.identity = prompt_limit, guesses, identity
-        self._end = answer_tokens(tokenizer, "")[-1]
+        self._end = answer_tokens(tokenizer, "x")[-1]
         accepted = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"  # renamed in transformers 5
 
@@ -121,54 +123,81 @@ class RegionWriter:
     def prompt(self, digest: str, guesses: Sequence[str]) -> list[int]:
         return prompt_tokens(self.tokenizer, digest, guesses[: self.guesses], self.prompt_limit)
 
-    def read(self, prompt: Sequence[int], candidates: Sequence[str]) -> Reading:
-        """One region. The prompt is read once, for writing and for judging."""
+    def read(self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[str]]) -> list[Reading]:
+        """One reading a prompt; prompts of similar length share a batch. Each prompt is read once, for writing and for judging.
+
+        Every prompt has the same number of candidates. Raises ValueError when they differ.
+        """
+        if len({len(own) for own in candidates}) > 1 or len(candidates) != len(prompts):
+            raise ValueError("as many candidates are needed for each prompt")
+        order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+        found: dict[int, Reading] = {}
+        for start in range(0, len(order), BATCH):
+            part = order[start : start + BATCH]
+            found.update(zip(part, self._read([prompts[i] for i in part], [candidates[i] for i in part]), strict=True))
+        return [found[i] for i in range(len(prompts))]
+
+    def _read(self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[str]]) -> list[Reading]:
         import torch
         from transformers import DynamicCache
 
+        width = max(map(len, prompts))
+        ids = torch.tensor([[*[self._end] * (width - len(row)), *row] for row in prompts])  # (B, T)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts])  # (B, T)
+        cache = DynamicCache()
         with torch.inference_mode():
-            cache = DynamicCache()
-            first = self._logs(torch.tensor([list(prompt)]), cache, logits_to_keep=1)[0, -1]  # (V,)
-            written, written_log = self._written(cache, first)
-            if (later := cache.get_seq_length() - len(prompt)) > 0:
+            first = self._logs(ids, cache, mask, logits_to_keep=1)[:, -1]  # (B, V)
+            written = self._written(cache, mask, first)
+            if (later := cache.get_seq_length() - width) > 0:
                 cache.crop(-later)
-            return Reading(written, written_log, self._judged(cache, first, candidates))
+            judged = self._judged(cache, mask, first, candidates)
+        return [Reading(text, log, own) for (text, log), own in zip(written, judged, strict=True)]
 
-    def _written(self, cache: Any, log: Any) -> tuple[str, float]:
+    def _logs(self, ids: Any, cache: Any, mask: Any, **more: Any) -> Any:
+        """(B, T, V) log probabilities of what follows each token; `cache` takes the tokens up. `mask` (B, cached + T)."""
         import torch
 
-        tokens: list[int] = []
-        total = 0.0
-        while len(tokens) < WRITTEN_TOKENS:
-            token = int(log.argmax())
-            total += float(log[token])
-            if token in (self._end, self.tokenizer.eos_token_id):
-                return " ".join(self.tokenizer.decode(tokens).split()), total
-            tokens.append(token)
-            log = self._logs(torch.tensor([[token]]), cache)[0, -1]
-        return "", total
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        named = {self._cache_name: cache, "attention_mask": mask, "position_ids": positions}
+        return torch.log_softmax(self.model(input_ids=ids, use_cache=True, **named, **more).logits.float(), -1)
 
-    def _logs(self, ids: Any, cache: Any, **more: Any) -> Any:
-        """(B, T, V) log probabilities of what follows each token; `cache` takes the tokens up."""
+    def _written(self, cache: Any, mask: Any, logs: Any) -> list[tuple[str, float]]:
+        """What is written greedily after each prompt, and its log likelihood; '' where no end is found."""
         import torch
 
-        return torch.log_softmax(self.model(input_ids=ids, use_cache=True, **{self._cache_name: cache}, **more).logits.float(), -1)
+        tokens: list[list[int]] = [[] for _ in range(len(logs))]
+        totals, ended = [0.0] * len(logs), [False] * len(logs)
+        for _ in range(WRITTEN_TOKENS):
+            best, following = (values.tolist() for values in logs.max(1))
+            for i in range(len(tokens)):
+                if not ended[i]:
+                    totals[i] += best[i]
+                    ended[i] = following[i] in (self._end, self.tokenizer.eos_token_id)
+                    if not ended[i]:
+                        tokens[i].append(following[i])
+            if all(ended):
+                break
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+            logs = self._logs(torch.tensor(following)[:, None], cache, mask)[:, -1]
+        texts = [" ".join(self.tokenizer.decode(own).split()) if over else "" for own, over in zip(tokens, ended, strict=True)]
+        return list(zip(texts, totals, strict=True))
 
-    def _judged(self, cache: Any, first: Any, candidates: Sequence[str]) -> tuple[float, ...]:
-        """Log likelihood of each candidate and its end."""
+    def _judged(self, cache: Any, mask: Any, first: Any, candidates: Sequence[Sequence[str]]) -> list[tuple[float, ...]]:
+        """For each prompt the log likelihood of each of its C candidates and its end."""
         import torch
 
-        if not candidates:
-            return ()
-        rows = [answer_tokens(self.tokenizer, candidate) for candidate in candidates]
+        count = len(candidates[0])
+        if not count:
+            return [() for _ in candidates]
+        rows = [answer_tokens(self.tokenizer, candidate) for own in candidates for candidate in own]
         width = max(map(len, rows))
-        ids = torch.tensor([[*row, *[self._end] * (width - len(row))] for row in rows])  # (C, T)
-        lengths = torch.tensor([len(row) for row in rows])
-        cache.batch_repeat_interleave(len(rows))
-        later = self._logs(ids[:, :-1], cache).gather(2, ids[:, 1:, None])[..., 0]  # (C, T - 1)
-        own = torch.arange(1, width)[None] < lengths[:, None]
-        total = first[ids[:, 0]] + (later * own).sum(1)
-        return tuple(total.tolist())
+        ids = torch.tensor([[*row, *[self._end] * (width - len(row))] for row in rows])  # (B C, T)
+        own = torch.arange(1, width)[None] < torch.tensor([len(row) for row in rows])[:, None]  # (B C, T - 1)
+        cache.batch_repeat_interleave(count)
+        seen = torch.cat([mask.repeat_interleave(count, 0), mask.new_ones(len(rows), width - 1)], 1)
+        later = self._logs(ids[:, :-1], cache, seen).gather(2, ids[:, 1:, None])[..., 0]  # (B C, T - 1)
+        total = first.repeat_interleave(count, 0).gather(1, ids[:, :1])[:, 0] + (later * own).sum(1)
+        return [tuple(row) for row in total.view(-1, count).tolist()]
 
 
 class WriterAbstractor:
@@ -202,17 +231,13 @@ class WriterAbstractor:
     def _purposes(self, digests: Sequence[str], features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
         found = self.purposes.candidates(features, units, max(CANDIDATES, self.writer.guesses))
         phrases = [[self.purposes.phrases[k] for k in row] for row in found.at.tolist()]
-        readings: dict[tuple[tuple[int, ...], tuple[str, ...]], Reading] = {}
-        chosen = []
-        for digest, candidates, scores in zip(digests, phrases, found.scores, strict=True):
-            prompt = self.writer.prompt(digest, candidates)
-            key = tuple(prompt), tuple(candidates)
-            if key not in readings:
-                readings[key] = self.writer.read(prompt, candidates)
-                self.counts["prompt_tokens"] += len(prompt)
-            self.counts["regions"] += 1
-            chosen.append(self._best(readings[key], candidates, scores))
-        return chosen
+        prompts = [tuple(self.writer.prompt(digest, own)) for digest, own in zip(digests, phrases, strict=True)]
+        keys = [(prompt, tuple(own)) for prompt, own in zip(prompts, phrases, strict=True)]
+        asked = list(dict.fromkeys(keys))
+        readings = dict(zip(asked, self.writer.read([prompt for prompt, _ in asked], [own for _, own in asked]), strict=True))
+        self.counts["regions"] += len(keys)
+        self.counts["prompt_tokens"] += sum(len(prompt) for prompt, _ in asked)
+        return [self._best(readings[key], own, scores) for key, own, scores in zip(keys, phrases, found.scores, strict=True)]
 
     def _best(self, reading: Reading, candidates: Sequence[str], scores: FloatArray) -> str:
         """The phrase of the highest expected similarity and score."""

@@ -65,9 +65,9 @@ class Scripted:
         self.asked.append(f"{digest}\n{' | '.join(guesses)}")
         return [hash(digest)]
 
-    def read(self, prompt: Sequence[int], candidates: Sequence[str]) -> Reading:
-        logs = tuple(0.0 if self.likely is None or k == self.likely else -200.0 for k in range(len(candidates)))
-        return Reading(self.written, -200.0 if self.likely is not None else 0.0, logs)
+    def read(self, prompts: Sequence[Sequence[int]], candidates: Sequence[Sequence[str]]) -> list[Reading]:
+        logs = tuple(0.0 if self.likely is None or k == self.likely else -200.0 for k in range(len(candidates[0])))
+        return [Reading(self.written, -200.0 if self.likely is not None else 0.0, logs) for _ in prompts]
 
 
 def abstractor(writer: Scripted, purposes: PurposeModel) -> WriterAbstractor:
@@ -148,15 +148,21 @@ def test_reading_equals_reading_each_answer_on_its_own(tmp_path: Path) -> None:
     prompt = writer.prompt("link: Home | Orders | " + "Account | " * 40, ["Site links", "Main menu", "Footer"])
     assert len(prompt) == 30
     assert prompt == prompt_tokens(tokenizer, "link: Home | Orders | " + "Account | " * 40, ["Site links", "Main menu"], 30)
+    other = writer.prompt("table: 12", ["Footer"])
     candidates = ["Site links", "Main navigation of the shop", "Footer"]
-    reading = writer.read(prompt, candidates)
-    for candidate, judged in zip(candidates, reading.judged, strict=True):
-        answer = answer_tokens(tokenizer, candidate)
-        with torch.inference_mode():
-            logs = torch.log_softmax(model(input_ids=torch.tensor([[*prompt, *answer]])).logits[0], -1)
-        alone = sum(float(logs[len(prompt) - 1 + k, token]) for k, token in enumerate(answer))
-        assert judged == pytest.approx(alone, abs=1e-3)
-    assert writer.read(prompt, []).written == reading.written
+    together = writer.read([prompt, other], [candidates, candidates[::-1]])
+    for asked, own, reading in ((prompt, candidates, together[0]), (other, candidates[::-1], together[1])):
+        for candidate, judged in zip(own, reading.judged, strict=True):
+            answer = answer_tokens(tokenizer, candidate)
+            with torch.inference_mode():
+                logs = torch.log_softmax(model(input_ids=torch.tensor([[*asked, *answer]])).logits[0], -1)
+            alone = sum(float(logs[len(asked) - 1 + k, token]) for k, token in enumerate(answer))
+            assert judged == pytest.approx(alone, abs=1e-3)
+        (apart,) = writer.read([asked], [[]])
+        assert apart.written == reading.written
+        assert apart.written_log == pytest.approx(reading.written_log, abs=1e-3)
+    with pytest.raises(ValueError, match="as many candidates"):
+        writer.read([prompt, other], [candidates, []])
 
 
 def test_the_writer_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def test_the_writer_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Pat
     save(again.model, recipe, args)
     assert json.loads((out / "writer.json").read_text()) == {"prompt_tokens": 40, "guesses": 2}
     writer = RegionWriter.load(base, out)
-    reading = writer.read(writer.prompt(digests[1], ["Page", "Links"]), ["Site links", "Table of orders"])
+    (reading,) = writer.read([writer.prompt(digests[1], ["Page", "Links"])], [["Site links", "Table of orders"]])
     assert reading.judged[0] > reading.judged[1]
     (out / "writer.json").write_text("{}")
     with pytest.raises(WeightsError, match=r"writer\.json"):
