@@ -126,16 +126,18 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
 def _first_told(
     changes: Sequence[Change], printed: Collection[str], counter: TokenCounter, limit_tokens: int | None
 ) -> tuple[list[Change], int]:
-    """The changes without those told in place for which there is no room, and how many lines these have."""
+    """The changes without those told in place for which there is no room (for the first there always is), and how many lines these have."""
     if limit_tokens is None:
         return list(changes), 0
-    kept, left_out = [], 0
+    kept: list[Change] = []
+    used = left_out = 0
     for change in changes:
         if change.kind in TOLD_IN_PLACE:
-            limit_tokens -= sum(counter.count(line.text(printed) + "\n") for line in change.lines)
-            if limit_tokens < 0:
+            cost = sum(counter.count(line.text(printed) + "\n") for line in change.lines)
+            if used and used + cost > limit_tokens:
                 left_out += len(change.lines)
                 continue
+            used += cost
         kept.append(change)
     return kept, left_out
 
