@@ -82,7 +82,7 @@ class ContextBlock(nn.Module):
         sums = torch.cat([z.new_zeros(1, z.shape[1]), z.cumsum(0)])
         subtree = (sums.index_select(0, batch.end) - sums[:-1]) * surroundings.share_of_subtree
         around = torch.cat([z, z.index_select(0, batch.parent), children, others, before, after, subtree], dim=1)
-        change: Tensor = self.dropout(self.mix(self.dropout(torch.relu(self.gather(around)))))
+        change: Tensor = self.dropout(self.mix(self.dropout(torch.relu_(self.gather(around)))))
         return h + change
 
 
@@ -132,11 +132,11 @@ class ContextModel(nn.Module):
             nn.LayerNorm(2 * width), nn.Linear(2 * width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1)
         )
 
-    def forward(self, batch: TreeBatch) -> Tensor:
-        """(K,) logit that the edge above each node is cut; that of a root means nothing."""
-        numbers = ((batch.numbers - self.mean) / self.deviation).clamp(-NORMALISED_LIMIT, NORMALISED_LIMIT)
+    def forward(self, batch: TreeBatch, surroundings: Surroundings | None = None) -> Tensor:
+        """(K,) logit that the edge above each node is cut; that of a root means nothing. `surroundings`: those of the batch, where known."""
+        numbers = ((batch.numbers - self.mean) / self.deviation).clamp_(-NORMALISED_LIMIT, NORMALISED_LIMIT)
         h = self.input(torch.cat([self.role(batch.roles), self.input_dropout(numbers)], dim=1))
-        surroundings = Surroundings.of(batch)
+        surroundings = Surroundings.of(batch) if surroundings is None else surroundings
         for block in self.blocks:
             h = block(h, batch, surroundings)
         logits: Tensor = self.classifier(torch.cat([h, h.index_select(0, batch.parent)], dim=1))
@@ -152,7 +152,8 @@ class Ensemble(nn.Module):
 
     def cut_probabilities(self, batch: TreeBatch) -> Tensor:
         """(M, K) each member's probability that the edge above each node is cut."""
-        return torch.stack([torch.sigmoid(member(batch)) for member in self.members])
+        surroundings = Surroundings.of(batch)
+        return torch.stack([torch.sigmoid(member(batch, surroundings)) for member in self.members])
 
 
 def _layers(*widths: int) -> nn.Sequential:
