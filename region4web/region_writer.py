@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,8 +111,10 @@ class RegionWriter:
         dtype = torch.bfloat16 if multiplies_in_bf16() else torch.float32
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(base))
-            model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype)
-            model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of the libraries among themselves
+                model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype)
+                model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             raise LanguageModelError(f"{base} with adapter {folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
         checksum = crc32((folder / "adapter_model.safetensors").read_bytes())
