@@ -36,6 +36,8 @@ CLOSED_UPDATES_LIMIT = 5
 """Changed elements told one by one in an open region, where the digest shows them too, and in a closed one."""
 ADDED_LINES_LIMIT = 40
 """Lines of one added group; the rest is counted."""
+FIELD_DEPTH = 3
+"""How far above its text a field is looked for."""
 NAMED_LIMIT = 6
 """Removed, replaced or reordered elements that are named one by one."""
 INERT_ROLES = frozenset(
@@ -150,7 +152,7 @@ class _Collector:
     def _added(self) -> Iterator[Change]:
         groups: dict[int, list[int]] = {}
         for j in range(1, len(self.current)):
-            if self.entry_of[j] < 0 and self.entry_of[self.parent_now[j]] >= 0:
+            if self.entry_of[j] < 0 and self.entry_of[self.parent_now[j]] >= 0 and not self._repeats_value(j):
                 groups.setdefault(self.region_now[j], []).append(j)
         for region, tops in groups.items():
             calm: list[int] = []
@@ -162,6 +164,19 @@ class _Collector:
                 yield Change(kind, region, self._group(f"new {word}", region, [j]))
             if calm and len(lines := self._group("new", region, calm)) > 1:
                 yield Change("added", region, lines)
+
+    def _repeats_value(self, j: int) -> bool:
+        """Whether a new text says what the field around it has as its value, which the field's own change tells."""
+        node = self.current.nodes[j]
+        if node.role != "StaticText" or not node.name:
+            return False
+        for _ in range(FIELD_DEPTH):
+            j = self.parent_now[j]
+            if j < 0:
+                return False
+            if self.current.nodes[j].value == node.name:
+                return True
+        return False
 
     def _urgent(self, j: int) -> tuple[Literal["alert", "popup"] | None, str]:
         if self.live[j] >= 0:

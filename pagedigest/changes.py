@@ -8,7 +8,7 @@ listed twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pagedigest.tokens import TokenCounter
@@ -126,19 +126,22 @@ def render_changes(title: str, changes: Sequence[Change], *, printed: Collection
 def _first_told(
     changes: Sequence[Change], printed: Collection[str], counter: TokenCounter, limit_tokens: int | None
 ) -> tuple[list[Change], int]:
-    """The changes without those told in place for which there is no room (for the first there always is), and how many lines these have."""
+    """The changes without the lines told in place for which there is no room, and how many these are."""
     if limit_tokens is None:
         return list(changes), 0
     kept: list[Change] = []
-    used = left_out = 0
+    left_out = 0
     for change in changes:
+        lines = change.lines
         if change.kind in TOLD_IN_PLACE:
-            cost = sum(counter.count(line.text(printed) + "\n") for line in change.lines)
-            if used and used + cost > limit_tokens:
-                left_out += len(change.lines)
-                continue
-            used += cost
-        kept.append(change)
+            told = 0
+            while told < len(lines) and limit_tokens > 0:
+                limit_tokens -= counter.count(lines[told].text(printed) + "\n")
+                told += limit_tokens >= 0
+            left_out += len(lines) - told
+            lines = lines[:told]
+        if lines:
+            kept.append(replace(change, lines=lines))
     return kept, left_out
 
 
