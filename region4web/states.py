@@ -96,13 +96,20 @@ def gives_orders(text: str) -> bool:
     return _ORDERS.search(text) is not None
 
 
+QUOTATION_MARKS = (("\u00ab", "\u00bb"), ("\u201c", "\u201d"))
+
+
 def shortened(text: str, words: int) -> str:
     """The first `words` words on one line, with an ellipsis when there are more."""
     if gives_orders(text):
         return ORDERS_DESCRIBED
     parts = text.split()
     cut = " ".join(parts).rstrip(",;") if len(parts) <= words else " ".join(parts[:words]).rstrip(",;:.") + "\u2026"
-    return cut if len(cut) <= 16 * words else cut[: 16 * words - 1] + "\u2026"
+    cut = cut if len(cut) <= 16 * words else cut[: 16 * words - 1] + "\u2026"
+    for opening, closing in QUOTATION_MARKS:
+        if cut.count(opening) != cut.count(closing) or cut.find(closing) < cut.find(opening):
+            cut = cut.replace(opening, "").replace(closing, "")  # half a pair would quote what lies between two names
+    return cut
 
 
 def is_unnamed(unit: Unit) -> bool:

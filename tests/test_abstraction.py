@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from builders import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -271,3 +272,11 @@ def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
         (folder / "purposes.json").write_text(json.dumps({**json.loads((folder / "purposes.json").read_text()), "phrases": ["One"]}))
     with pytest.raises(WeightsError, match="reinstall region4web"):
         EmbeddedAbstractor(folder)
+
+
+def test_half_a_pair_of_quotation_marks_does_not_quote_what_lies_between_two_names() -> None:
+    page = tree("RootWebArea 'Page'\n    [1] link '«0'\n    [2] link '0»'\n    [3] link 'All «news»'")
+    partition = Partition.from_cuts(page, [])
+    (said,) = EmbeddedAbstractor().abstract(partition)
+    assert unsupported_claims(said.state, partition, 0) == []
+    assert "«news»" in said.state
