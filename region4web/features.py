@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.axtree import AXNode, AXTree, IntArray
-from region4web.name_kinds import KINDS, NAME_READ, name_fact
+from region4web.name_kinds import KINDS, NAME_READ, letters, name_kind
 from region4web.roles import ROLE_INDEX, UNKNOWN_ROLE
 from region4web.words import WORD_DIMENSIONS, WordTable, shipped_words
 
@@ -49,6 +49,8 @@ for _number, _roles in enumerate(ROLE_CLASSES.values()):
         if _role in ROLE_INDEX:
             _CLASS_OF_ROLE[ROLE_INDEX[_role]] = _number
 
+REMEMBERED = 1 << 15
+"""Names whose facts are kept: pages of a site, and a page from step to step, repeat most of theirs."""
 LINK_KINDS = ("same_page", "outward", "script", "contact")
 
 
@@ -115,14 +117,21 @@ class _NameFacts:
 
     @classmethod
     def of(cls, tree: AXTree, table: WordTable) -> _NameFacts:
-        row_of = table.row_of
+        facts = table.facts
+        if len(facts) > REMEMBERED:
+            facts.clear()
         kinds = [0] * len(tree)
         rows: list[int] = []
         offsets = [0] * (len(tree) + 1)
         for i, node in enumerate(tree.nodes):
             if i and node.name:  # the page's title is not content
-                kinds[i], words = name_fact(node.name[:NAME_READ])
-                rows += [row_of[word] for word in words if word in row_of]
+                head = node.name[:NAME_READ]
+                fact = facts.get(head)
+                if fact is None:
+                    words = letters(head)
+                    fact = facts[head] = name_kind(head, words), [table.row_of[word] for word in words if word in table.row_of]
+                kinds[i] = fact[0]
+                rows += fact[1]
             offsets[i + 1] = len(rows)
         return cls(np.asarray(kinds, dtype=np.int64), np.asarray(rows, dtype=np.int64), np.asarray(offsets, dtype=np.int64), table)
 

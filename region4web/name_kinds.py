@@ -7,14 +7,11 @@ learned. A word means one kind only, and most names have none.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-__all__ = ["KINDS", "NAME_READ", "letters", "name_fact", "name_kind"]
+__all__ = ["KINDS", "NAME_READ", "letters", "name_kind"]
 
 NAME_READ = 80
 """Characters of a name that are read."""
-REMEMBERED = 1 << 15
-"""Names whose facts are kept: pages of a site, and a page from step to step, repeat most of theirs."""
 
 WORDS = {
     "account": """login logout signin signup signout register registration password username account konto profile anmelden abmelden registrieren
@@ -83,10 +80,3 @@ def name_kind(name: str, words: list[str]) -> int:
         if word in ("log", "sign") and words[i + 1 : i + 2] in (["in"], ["up"], ["out"]):
             return _NUMBER_OF["account"]
     return 0
-
-
-@lru_cache(maxsize=REMEMBERED)
-def name_fact(head: str) -> tuple[int, tuple[str, ...]]:
-    """Kind and words of a name's first NAME_READ characters."""
-    words = letters(head)
-    return name_kind(head, words), tuple(words)

@@ -7,7 +7,7 @@ Enters: lower-case words. Leaves: rows of W word vectors of D dimensions, common
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,10 +24,11 @@ WORD_DIMENSIONS = 24
 
 @dataclass(frozen=True)
 class WordTable:
-    """`row_of` gives a word's row in `vectors` (W, D) float32."""
+    """`row_of` gives a word's row in `vectors` (W, D) float32; `facts` remembers kinds of names and the rows of their words."""
 
     row_of: dict[str, int]
     vectors: npt.NDArray[np.float32]
+    facts: dict[str, tuple[int, list[int]]] = field(default_factory=dict, compare=False, repr=False)
 
 
 def load_words(path: str | os.PathLike[str]) -> WordTable:
