@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from pagedigest.changes import RenderedChanges
 from pagedigest.digest import BodyLine, Digest, DigestFrame, open_header, region_purpose
@@ -52,11 +54,12 @@ def continue_digest(
     """
     body = _current_lines(digest.body, display.partition.tree, frozenset(updated), frozenset(hidden))
     nodes = display.partition.tree.nodes
+    wanted = cache(lambda: varied(region_map.partition.tree, node_scores))  # asked for only where room has to be made
     told = tell(())
     frame = DigestFrame(display, counter, notes, told.text, full_tokens, budget_tokens)
     if budget_tokens is not None:
         over = counter.count(frame.text([line.text for line in body], len(digest.open), budget_tokens)) - budget_tokens
-        body = _without_least_needed(body, over, region_map.partition.tree, node_scores, labels, counter)
+        body = _without_least_needed(body, over, wanted, labels, counter)
     while True:
         shown = tuple(nodes[line.node].id for line in body if line.node >= 0 and nodes[line.node].addressable)
         told = tell(frozenset(shown))
@@ -68,7 +71,7 @@ def continue_digest(
         if not body:
             text, tokens = frame.shortest(budget_tokens)
             return Digest(text, (), (), tokens, digest.folded + len(digest.body)), told if text else RenderedChanges("", ())
-        body = _without_least_needed(body, tokens - budget_tokens, region_map.partition.tree, node_scores, labels, counter)
+        body = _without_least_needed(body, tokens - budget_tokens, wanted, labels, counter)
 
 
 def _current_lines(body: Sequence[BodyLine], tree: AXTree, updated: frozenset[int], hidden: frozenset[int]) -> list[BodyLine]:
@@ -102,7 +105,11 @@ def _written(tree: AXTree, i: int, limit: int, with_address: bool) -> str:
 
 
 def _without_least_needed(
-    body: list[BodyLine], over: int, tree: AXTree, scores: FloatArray, labels: Callable[[], Sequence[int]], counter: TokenCounter
+    body: list[BodyLine],
+    over: int,
+    wanted: Callable[[], npt.NDArray[np.float64]],
+    labels: Callable[[], Sequence[int]],
+    counter: TokenCounter,
 ) -> list[BodyLine]:
     """Enough lines left out to save `over` tokens, the least needed first; what no element is on last."""
     if over <= 0:
@@ -110,8 +117,8 @@ def _without_least_needed(
     cost = [counter.count(f"{line.text}\n") for line in body]
     # A line that tells another apart is needed as much as that one.
     label_of = labels()
-    wanted = varied(tree, scores)
-    worth = {line.node: float(wanted[line.node]) / max(1, cost[k]) for k, line in enumerate(body) if line.node >= 0}
+    score_of = wanted()
+    worth = {line.node: float(score_of[line.node]) / max(1, cost[k]) for k, line in enumerate(body) if line.node >= 0}
     for node in list(worth):
         if (label := label_of[node]) in worth:
             worth[label] = max(worth[label], worth[node] * 1.001)

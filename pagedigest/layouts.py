@@ -55,12 +55,10 @@ class InPlaceLayout:
 
     def continued(self, page: OpenPage, *, step: int) -> PageText | None:
         """The digest at a later step."""
-        budget = page.budget_tokens
-        limit = CHANGES_TOKENS if budget is None else int(budget * CHANGES_SHARE)
         changes = page.recent_first()
 
         def tell(printed: Collection[str]) -> RenderedChanges:
-            return self._changes(page, changes, printed, limit, step)
+            return self._changes(page, changes, printed, step)
 
         if page.changes.folded > UNLISTED_LIMIT:
             return None
@@ -81,14 +79,17 @@ class InPlaceLayout:
         )
         return None if told.left_out > UNLISTED_LIMIT else _page_text(digest, told.ids)
 
-    def _changes(self, page: OpenPage, changes: tuple[Change, ...], printed: Collection[str], limit: int, step: int) -> RenderedChanges:
+    def _changes(self, page: OpenPage, changes: tuple[Change, ...], printed: Collection[str], step: int) -> RenderedChanges:
         quiet = page.changed_at < step
         if quiet and not changes and not page.passed_alerts:
             return RenderedChanges(f"CHANGES none: no change since step {page.changed_at}", ())
         notes = [*page.passed_alerts, *([f"no change since step {page.changed_at}"] if quiet else [])]
         title = f"CHANGES since this page was opened at step {page.opened_at}"
         budget = page.budget_tokens
-        share = None if budget is None else next((share for most, share in TOLD_SHARES if budget <= most), None)
+        limit, told = CHANGES_TOKENS, None
+        if budget is not None:
+            limit = int(budget * CHANGES_SHARE)
+            told = next((int(budget * share) for most, share in TOLD_SHARES if budget <= most), None)
         return render_changes(
             title,
             changes,
@@ -96,7 +97,7 @@ class InPlaceLayout:
             counter=self.counter,
             limit_tokens=limit,
             notes=notes,
-            told_tokens=None if budget is None or share is None else int(budget * share),
+            told_tokens=told,
         )
 
     def _entry_digest(self, page: OpenPage) -> Digest:

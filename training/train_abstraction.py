@@ -184,13 +184,13 @@ def with_lora(model: Any, args: argparse.Namespace) -> Any:
     return get_peft_model(model, config)
 
 
-def length_batches(lengths: Sequence[int], batch_size: int, rng: random.Random) -> list[list[int]]:
+def length_batches(lengths: Sequence[int], batch_size: int, rng: random.Random, *, bucket_batches: int = BUCKET_BATCHES) -> list[list[int]]:
     """Every index once, in batches of similar length, in random order: sorting all would show short samples first."""
     order = list(range(len(lengths)))
     rng.shuffle(order)
     batches = []
-    for start in range(0, len(order), batch_size * BUCKET_BATCHES):
-        bucket = sorted(order[start : start + batch_size * BUCKET_BATCHES], key=lambda i: lengths[i])
+    for start in range(0, len(order), batch_size * bucket_batches):
+        bucket = sorted(order[start : start + batch_size * bucket_batches], key=lambda i: lengths[i])
         batches += [bucket[k : k + batch_size] for k in range(0, len(bucket), batch_size)]
     rng.shuffle(batches)
     return batches

@@ -32,10 +32,10 @@ from region4web.region_text import region_digest
 from region4web.region_writer import WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
 from region4web.regions import Abstractor
 from training.records import data_checksum, split_of
-from training.train_abstraction import load_base
+from training.train_abstraction import Row, load_base
 from training.train_embedded_abstraction import Embeddings, Region, labelled_regions, train_purpose_model, word_strings
 from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
-from training.writer_trainer import Prepared, Recipe, Row, Trainer, distinct_regions, lower_states
+from training.writer_trainer import Prepared, Recipe, Trainer, distinct_regions, lower_states
 
 FOLDS = 4
 VALIDATION_REGIONS = 240

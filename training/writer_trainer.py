@@ -23,15 +23,13 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from training.records import split_of
-from training.train_abstraction import LORA_TARGETS
+from training.train_abstraction import LORA_TARGETS, Row, length_batches
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Prepared", "Recipe", "Row", "Trainer", "distinct_regions", "lower_states"]
+__all__ = ["Prepared", "Recipe", "Trainer", "distinct_regions", "lower_states"]
 
-Row = tuple[list[int], list[int]]
-"""Token ids of a prompt and of its answer."""
 BUCKET_BATCHES = 24
 CHECKPOINT_SECONDS, REPORT_SECONDS = 120, 300
 _log = logging.getLogger("training.train_writer")
@@ -218,15 +216,10 @@ class Trainer:
 
     def batches(self, seed: int) -> Iterator[list[int]]:
         """All chosen regions once, batches of similar length in random order; after a restart in another one."""
-        size, rng = self.recipe.batch_size, random.Random(f"{self.seed}/{seed}")
-        order = self.chosen[:]
-        rng.shuffle(order)
-        parts = []
-        for start in range(0, len(order), BUCKET_BATCHES * size):
-            bucket = sorted(order[start : start + BUCKET_BATCHES * size], key=lambda i: self.lengths[i])
-            parts += [bucket[k : k + size] for k in range(0, len(bucket), size)]
-        rng.shuffle(parts)
-        yield from parts
+        lengths = [self.lengths[i] for i in self.chosen]
+        rng = random.Random(f"{self.seed}/{seed}")
+        for part in length_batches(lengths, self.recipe.batch_size, rng, bucket_batches=BUCKET_BATCHES):
+            yield [self.chosen[k] for k in part]
 
     def set_rate(self, seconds: float) -> None:
         share = min(1.0, (self.steps + 1) / self.recipe.warmup_steps) * max(0.02, 1 - self.seconds / seconds)
