@@ -25,10 +25,10 @@ from region4web.axtree import AXNode, AXTree
 from region4web.regions import Partition, RegionMap
 from region4web.render import indentation, node_line, render_tree
 
+__all__ = ["Modal", "OpenPage", "PageLog", "full_tree_tokens"]
+
 FOLLOWED = 10
 """Of so many most needed nodes each has to be on a line of the digest, else the digest is composed anew."""
-
-__all__ = ["Modal", "OpenPage", "PageLog", "full_tree_tokens"]
 
 
 @dataclass(frozen=True)

@@ -139,29 +139,37 @@ class TransformersModel:
 
     @classmethod
     def load(
-        cls, source: str | os.PathLike[str], *, adapter: str | os.PathLike[str] | None = None, device: str = "", batch_tokens: int = 8192
+        cls,
+        source: str | os.PathLike[str],
+        *,
+        adapter: str | os.PathLike[str] | None = None,
+        device: str = "",
+        bf16: bool = False,
+        batch_tokens: int = 8192,
     ) -> TransformersModel:
         """Load a folder or a hub id, with a peft adapter's folder on top.
 
-        `device` '' takes an accelerator where there is one; weights are bf16 there and float32 on a CPU.
+        `device` '' takes an accelerator where there is one; weights are bf16 there and float32 on a CPU,
+        with `bf16` also on a CPU that multiplies in it.
         """
         try:
             import torch
             import transformers
             from safetensors import SafetensorError
             from transformers import AutoModelForCausalLM, AutoTokenizer
+
+            if adapter is not None:
+                from peft import PeftModel
         except ImportError as error:
-            raise MissingExtraError("transformers is not installed; run: pip install 'region4web[lm]'") from error
+            raise MissingExtraError(f"{error.name or 'transformers'} is not installed; run: pip install 'region4web[lm]'") from error
         if not sys.stderr.isatty():
             transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         device = device or ("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
-        dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        dtype = torch.bfloat16 if device != "cpu" or (bf16 and multiplies_in_bf16()) else torch.float32
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(source))
             model: Any = AutoModelForCausalLM.from_pretrained(str(source), dtype=dtype)
             if adapter is not None:
-                from peft import PeftModel
-
                 model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             what = f"{source} with adapter {adapter}" if adapter is not None else str(source)

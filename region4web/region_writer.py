@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from region4web.contents import Unit, units_of_regions
-from region4web.errors import LanguageModelError, MissingExtraError, WeightsError
+from region4web.errors import MissingExtraError, WeightsError
 from region4web.generative import reply_fault
-from region4web.language_models import multiplies_in_bf16
+from region4web.language_models import TransformersModel
 from region4web.purposes import PurposeModel, load_purpose_model
 from region4web.region_features import RegionFeatures, region_features
 from region4web.region_text import region_digest
@@ -93,13 +93,6 @@ class RegionWriter:
         Weights are bf16 where the hardware multiplies in it, else float32. Raises WeightsError, LanguageModelError, MissingExtraError.
         """
         try:
-            import torch
-            from peft import PeftModel
-            from safetensors import SafetensorError
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError as error:
-            raise MissingExtraError("transformers and peft are not installed; run: pip install 'region4web[lm]'") from error
-        try:
             said = json.loads((folder / WRITER_FILE).read_text(encoding="utf-8"))
             limit, guesses = int(said["prompt_tokens"]), int(said["guesses"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -108,17 +101,11 @@ class RegionWriter:
             from region4web.smollm2 import smollm2_folder
 
             base = smollm2_folder()
-        dtype = torch.bfloat16 if multiplies_in_bf16() else torch.float32
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(str(base))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # of the libraries among themselves
-                model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype)
-                model = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
-        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-            raise LanguageModelError(f"{base} with adapter {folder} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of the libraries among themselves
+            loaded = TransformersModel.load(base, adapter=folder, device="cpu", bf16=True)
         checksum = crc32((folder / "adapter_model.safetensors").read_bytes())
-        return cls(model, tokenizer, prompt_limit=limit, guesses=guesses, identity=f"{checksum:08x}")
+        return cls(loaded.model, loaded.tokenizer, prompt_limit=limit, guesses=guesses, identity=f"{checksum:08x}")
 
     def count(self, text: str) -> int:
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -221,14 +208,14 @@ class WriterAbstractor:
         return self.abstract_regions(partition, range(len(partition)))
 
     def abstract_regions(self, partition: Partition, numbers: Sequence[int]) -> tuple[Abstraction, ...]:
-        """Abstractions of some regions, in the order of `numbers`; equal prompts are read once."""
+        """Abstractions of the regions `numbers`, which rise; equal prompts are read once."""
         if not numbers:
             return ()
         units = list(units_of_regions(partition))
         own = [units[number] for number in numbers]
-        features = region_features(partition, units)
+        features = region_features(partition, units, frozenset(numbers))
         digests = [region_digest(partition, number, count=self.writer.count) for number in numbers]
-        purposes = self._purposes(digests, [features[number] for number in numbers], own)
+        purposes = self._purposes(digests, features, own)
         return tuple(Abstraction(purpose, state_line(unit, DETAILED), self.name) for purpose, unit in zip(purposes, own, strict=True))
 
     def _purposes(self, digests: Sequence[str], features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
