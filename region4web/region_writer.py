@@ -1,16 +1,18 @@
 """Purposes that a small language model writes and judges with the embedded model's guesses: the abstractor `smollm2`.
 
 Enters: a partition. Leaves: one abstraction a region. The model, with a LoRA adapter, reads a short digest of a region and
-the embedded model's best guesses. It writes a purpose of its own and says how likely each of the embedded model's candidates
-is. Of all these phrases the one is taken that is closest on average to what the model holds likely: the phrase with the
-highest expected similarity to a label (minimum Bayes risk), not the likeliest one. States are taken from the region's own
+the embedded model's best guesses. It writes a purpose of its own, draws others at random as it holds them likely, and says how
+likely each of the embedded model's candidates is. Of all these phrases the one is taken that is closest on average to what
+the model holds likely: the phrase with the highest expected similarity to a label (minimum Bayes risk; Eikema and Aziz 2020
+for drawing), not the likeliest one. States are taken from the region's own
 content, as the embedded default's, at more length.
 
-Symbols: R regions, C candidates of a region, T tokens, V vocabulary, D dimensions of the sentence embedding.
+Symbols: R regions, C candidates of a region, S purposes drawn for a region, T tokens, V vocabulary, D dimensions of the sentence embedding.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import warnings
@@ -50,6 +52,10 @@ CANDIDATES = 5
 """Phrases of the embedded model that are judged."""
 TEMPERATURE = 3.0
 """By which log likelihoods are divided before they weigh phrases: the model is surer than it is right."""
+DRAWN = 16
+"""Purposes that are drawn at random for a region; the same ones for the same prompt."""
+DRAWN_SHARE = 0.5
+"""Share of the weight that phrases have by being drawn; the rest they have by their likelihood."""
 SCORE_WEIGHT = 0.5
 """Weight of the embedded model's score beside the expected similarity."""
 WRITTEN_BEHIND = 0.05
@@ -69,11 +75,13 @@ def answer_tokens(tokenizer: Any, purpose: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model makes of one region: the purpose it writes ('' when it finds no end), its log likelihood, those of the candidates."""
+    """What the model makes of one region: the purpose it writes ('' when it finds no end), its log likelihood, those of the
+    candidates, and the purposes it draws, those without an end left out."""
 
     written: str
     written_log: float
     judged: tuple[float, ...]
+    drawn: tuple[str, ...] = ()
 
 
 class RegionWriter:
@@ -138,10 +146,10 @@ class RegionWriter:
         with torch.inference_mode():
             first = self._logs(ids, cache, mask, logits_to_keep=1)[:, -1]  # (B, V)
             written = self._written(cache, mask, first)
-            if (later := cache.get_seq_length() - width) > 0:
-                cache.crop(-later)
-            judged = self._judged(cache, mask, first, candidates)
-        return [Reading(text, log, own) for (text, log), own in zip(written, judged, strict=True)]
+            _forget(cache, width)
+            judged = self._judged(copy.deepcopy(cache), mask, first, candidates)
+            drawn = self._drawn(cache, mask, first, [crc32(np.array(row, dtype=np.int64).tobytes()) for row in prompts])
+        return [Reading(text, log, own, texts) for (text, log), own, texts in zip(written, judged, drawn, strict=True)]
 
     def _logs(self, ids: Any, cache: Any, mask: Any, **more: Any) -> Any:
         """(B, T, V) log probabilities of what follows each token; `cache` takes the tokens up. `mask` (B, cached + T)."""
@@ -169,8 +177,40 @@ class RegionWriter:
                 break
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
             logs = self._logs(torch.tensor(following)[:, None], cache, mask)[:, -1]
-        texts = [" ".join(self.tokenizer.decode(own).split()) if over else "" for own, over in zip(tokens, ended, strict=True)]
-        return list(zip(texts, totals, strict=True))
+        return list(zip(self._texts(tokens, ended), totals, strict=True))
+
+    def _drawn(self, cache: Any, mask: Any, logs: Any, seeds: Sequence[int]) -> list[tuple[str, ...]]:
+        """S purposes drawn after each prompt, those without an end left out. A prompt's draws depend on its seed, not on the batch.
+
+        First tokens are drawn at even distances of their cumulative distribution, so that S draws cover it better than chance.
+        """
+        import torch
+
+        chances = np.stack([np.random.default_rng(seed).random((DRAWN, WRITTEN_TOKENS), dtype=np.float32) for seed in seeds])  # (B, S, T)
+        chances[:, :, 0] = (np.arange(DRAWN, dtype=np.float32) + chances[:, :1, 0]) / DRAWN
+        at = torch.from_numpy(chances.reshape(len(seeds) * DRAWN, WRITTEN_TOKENS))  # (B S, T)
+        cache.batch_repeat_interleave(DRAWN)
+        mask, logs = mask.repeat_interleave(DRAWN, 0), logs.repeat_interleave(DRAWN, 0)
+        tokens: list[list[int]] = [[] for _ in range(len(logs))]
+        ended = [False] * len(logs)
+        for step in range(WRITTEN_TOKENS):
+            sums = logs.exp().cumsum(1)  # (B S, V)
+            following = torch.searchsorted(sums, at[:, step : step + 1] * sums[:, -1:]).clamp(max=sums.shape[1] - 1)[:, 0].tolist()
+            for i in range(len(tokens)):
+                if not ended[i]:
+                    ended[i] = following[i] in (self._end, self.tokenizer.eos_token_id)
+                    if not ended[i]:
+                        tokens[i].append(following[i])
+            if all(ended):
+                break
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
+            logs = self._logs(torch.tensor(following)[:, None], cache, mask)[:, -1]
+        texts = self._texts(tokens, ended)
+        return [tuple(filter(None, texts[k : k + DRAWN])) for k in range(0, len(texts), DRAWN)]
+
+    def _texts(self, tokens: Sequence[Sequence[int]], ended: Sequence[bool]) -> list[str]:
+        """Each row on one line; '' where it has not ended."""
+        return [" ".join(self.tokenizer.decode(own).split()) if over else "" for own, over in zip(tokens, ended, strict=True)]
 
     def _judged(self, cache: Any, mask: Any, first: Any, candidates: Sequence[Sequence[str]]) -> list[tuple[float, ...]]:
         """For each prompt the log likelihood of each of its C candidates and its end."""
@@ -190,11 +230,17 @@ class RegionWriter:
         return [tuple(row) for row in total.view(-1, count).tolist()]
 
 
+def _forget(cache: Any, width: int) -> None:
+    """Leave the first `width` tokens in the cache."""
+    if (later := cache.get_seq_length() - width) > 0:
+        cache.crop(-later)
+
+
 class WriterAbstractor:
     """Purpose from the writer's reading and the embedded model's candidates, state from the region's own content.
 
     `embed` gives unit vectors of texts. `counts` adds up over the pages seen: `regions`, `prompt_tokens`, `written` (purposes
-    taken as the model wrote them), `unusable` and `unusable: <reason>` (what it wrote could not be taken).
+    taken that are the model's own), `unusable` and `unusable: <reason>` (what it wrote could not be taken).
     """
 
     def __init__(
@@ -231,22 +277,35 @@ class WriterAbstractor:
 
     def _best(self, reading: Reading, candidates: Sequence[str], scores: FloatArray) -> str:
         """The phrase of the highest expected similarity and score."""
-        written = reading.written[:1].upper() + reading.written[1:].rstrip(".")
+        written = _as_purpose(reading.written)
         texts, logs, told = list(candidates), list(reading.judged), list(map(float, scores))
-        fault = reply_fault(written, "") or ("an instruction" if gives_orders(written) else "")
-        if fault:
+        new_score = max(told, default=0.0) - WRITTEN_BEHIND
+        if fault := _fault(written):
             self.counts["unusable"] += 1
             self.counts[f"unusable: {fault}"] += 1
         elif written not in texts:
             texts.append(written)
             logs.append(reading.written_log)
-            told.append(max(told, default=0.0) - WRITTEN_BEHIND)
+            told.append(new_score)
+        drawn = Counter(text for text in map(_as_purpose, reading.drawn) if not _fault(text))
+        likely = np.exp((np.asarray(logs) - max(logs, default=0.0)) / TEMPERATURE)
+        new = [text for text in drawn if text not in texts]
+        texts, told = [*texts, *new], [*told, *[new_score] * len(new)]
+        shares = [(np.concatenate([likely, np.zeros(len(new))]), 1 - DRAWN_SHARE), (np.array([drawn[text] for text in texts]), DRAWN_SHARE)]
+        weights = sum(part / max(1e-9, part.sum()) * share for part, share in shares)  # (C,)
         vectors = self.embed(texts)  # (C, D)
-        weights = np.exp((np.asarray(logs) - max(logs)) / TEMPERATURE)
-        expected = vectors @ vectors.T @ (weights / weights.sum())
-        best = texts[int(np.argmax(expected + SCORE_WEIGHT * np.asarray(told)))]
-        self.counts["written"] += best == written
+        best = texts[int(np.argmax(vectors @ vectors.T @ weights + SCORE_WEIGHT * np.asarray(told)))]
+        self.counts["written"] += best not in candidates
         return best
+
+
+def _as_purpose(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".")
+
+
+def _fault(purpose: str) -> str:
+    """Why this may not be said, '' when it may."""
+    return reply_fault(purpose, "") or ("an instruction" if gives_orders(purpose) else "")
 
 
 def smollm2_abstractor(folder: str = "") -> Abstractor:

@@ -50,6 +50,8 @@ NO_TOPICS = frozenset(
 """Words that join or command, and say nothing of a topic."""
 COMMON_STEMS = frozenset("the and of to for in on with or by at from is are your our thi this that as all list link page site".split())
 """Stems whose being said by a region and a phrase means nothing."""
+KERNEL_ROWS = 1024
+"""Rows of the kernel that are sparse at a time."""
 PACKAGED = Path(__file__).parent.parent / "region4web" / "weights" / "abstraction"
 
 
@@ -59,12 +61,16 @@ class Recipe:
 
     block_weights: tuple[float, ...] = (0.5, 1.3, 0.7, 1.3, 0.4, 0.2)
     voice_weight: float = 1.0
-    penalty: float = 5.0
-    smallest_sites: int = 5
+    penalty: float = 8.0
+    own_part: float = 1.0
+    """What two labelled regions of the annotated pages are alike beyond what regions of any pages are."""
+    further_penalty: float = 10.0
+    """Penalty of regions of further pages, whose labels count for less."""
+    smallest_sites: int = 8
     """Features and words seen on fewer sites are left out."""
     word_size: int = 96
-    estimate_size: int = 112
-    phrase_count: int = 5000
+    estimate_size: int = 160
+    phrase_count: int = 20_000
     topic_below: float = 0.48
     """Expected similarity of a phrase below which a topic is added to it."""
     shared_part: float = 0.5
@@ -72,6 +78,7 @@ class Recipe:
     """What a word that a region says adds to a phrase that has it, times how rare the word is among labels (log N / n)."""
 
 
+NO_FURTHER = "without further pages"
 ABLATION = {
     "whole recipe": Recipe(),
     "without topics of headings": replace(Recipe(), topic_below=-1.0),
@@ -84,6 +91,8 @@ ABLATION = {
     "nothing taken off estimates": replace(Recipe(), shared_part=0.0),
     "without words that the region says": replace(Recipe(), word_score=0.0),
     "1,000 phrases": replace(Recipe(), phrase_count=1000),
+    "further pages as if they were annotated ones": replace(Recipe(), own_part=0.0, further_penalty=Recipe.penalty),
+    NO_FURTHER: Recipe(),
 }
 """What each piece is worth, on validation sites."""
 
@@ -123,6 +132,34 @@ class Embeddings:
             part = new[start : start + 512]
             self.known.update(zip(part, sentence_embeddings(part), strict=True))
         return np.stack([self.known[text] for text in texts])
+
+
+def add_further_pages(parser: argparse.ArgumentParser) -> None:
+    """The option `--further`."""
+    parser.add_argument(
+        "--further",
+        type=Path,
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("CAPTURES", "LABELS"),
+        help="folders of pages that are only trained on, never measured on, whatever their site (repeatable)",
+    )
+
+
+def further_pages(folders: Iterable[tuple[Path, Path]], pages: Iterable[AnnotatedPage]) -> list[AnnotatedPage]:
+    """Labelled pages of all `folders` (captures, labels), without those of a site that validation or test `pages` are of."""
+    kept_apart = {page.site for page in pages if split_of(page.site) != "train"}
+    found = [page for captures, labels in folders for page in tqdm(annotated_pages(captures, labels), unit="page", disable=None)]
+    used = [page for page in found if page.site not in kept_apart]
+    if len(used) < len(found):
+        log.info("%d further pages left out: their sites are of validation or test pages", len(found) - len(used))
+    return used
+
+
+def further_files(folders: Iterable[tuple[Path, Path]]) -> list[tuple[Path, Path]]:
+    """Capture and label file of each labelled page of all `folders`."""
+    return [pair for captures, labels in folders for pair in page_files(captures, labels)]
 
 
 def known_hashes(counts: Sequence[Counter[int]], sites: Sequence[str], smallest_sites: int) -> HashWeights:
@@ -186,10 +223,19 @@ def word_scores(regions: Sequence[Region], phrases: Sequence[str], score: float)
     return {stem: score * math.log(len(regions) / (1 + labels[stem])) for stem in wanted}
 
 
-def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], recipe: Recipe, embeddings: Embeddings) -> PurposeModel:
-    """Fit the model on `regions`. `strings` gives the word of a hash. Raises ValueError when there is nothing to fit."""
+def train_purpose_model(
+    regions: Sequence[Region], strings: Mapping[int, str], recipe: Recipe, embeddings: Embeddings, further: Sequence[Region] = ()
+) -> PurposeModel:
+    """Fit the model on `regions`, and on `further` ones that may be of other kinds of pages. `strings` gives the word of a hash.
+
+    A weight is the sum of one that all regions share and one of `regions` alone (Daume III 2007, "Frustratingly easy domain
+    adaptation"), so that further pages help without pulling the model towards themselves. Raises ValueError when there is
+    nothing to fit.
+    """
     if not regions:
         raise ValueError("no labelled regions to train on")
+    count = len(regions)
+    regions = [*regions, *further]
     sites = [region.site for region in regions]
     blocks = tuple(known_hashes([r.features.blocks[b] for r in regions], sites, recipe.smallest_sites) for b in range(len(BLOCKS)))
     said = [sum(region.features.voices, Counter()) for region in regions]
@@ -205,11 +251,16 @@ def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], r
     z = np.concatenate(voices, axis=1) * math.sqrt(recipe.voice_weight)  # (N, V * D)
     purposes = embeddings.of([region.purpose for region in regions])  # (N, 384)
     mean = purposes.mean(axis=0)
-    kernel = (x @ x.T).toarray() + z @ z.T  # (N, N)
-    kernel[np.diag_indices(len(kernel))] += recipe.penalty
+    kernel = z @ z.T  # (N, N)
+    for start in range(0, len(kernel), KERNEL_ROWS):
+        kernel[start : start + KERNEL_ROWS] += (x[start : start + KERNEL_ROWS] @ x.T).toarray()
+    own = 1 + recipe.own_part if further else 1.0
+    kernel[:count, :count] *= own
+    kernel[np.diag_indices(len(kernel))] += np.repeat(np.float32([recipe.penalty, recipe.further_penalty]), [count, len(further)])
     dual = scipy.linalg.cho_solve(
         scipy.linalg.cho_factor(kernel, overwrite_a=True, check_finite=False), purposes - mean, check_finite=False
     )
+    dual[:count] *= own
     feature_weights, voice_weights = x.T @ dual, z.T @ dual  # (F, 384), (V * D, 384)
 
     fitted = x @ feature_weights + z @ voice_weights
@@ -239,14 +290,16 @@ def train_purpose_model(regions: Sequence[Region], strings: Mapping[int, str], r
     )
 
 
-def ablation(regions: Sequence[Region], strings: Mapping[int, str], embeddings: Embeddings) -> dict[str, float]:
+def ablation(
+    regions: Sequence[Region], strings: Mapping[int, str], embeddings: Embeddings, further: Sequence[Region] = ()
+) -> dict[str, float]:
     """Purpose similarity on labelled regions of validation sites, for each variant of the recipe trained on training sites."""
     training = [region for region in regions if split_of(region.site) == "train"]
     validation = [region for region in regions if split_of(region.site) == "validation"]
     labels = embeddings.of([region.purpose for region in validation])
     found = {}
     for name, recipe in tqdm(ABLATION.items(), unit="variant", disable=None):
-        model = train_purpose_model(training, strings, recipe, embeddings)
+        model = train_purpose_model(training, strings, recipe, embeddings, () if name == NO_FURTHER else further)
         said = model.purposes([region.features for region in validation], [region.units for region in validation])
         found[name] = float(np.einsum("ij,ij->i", embeddings.of(said), labels).mean())
         log.info("%.4f  %s", found[name], name)
@@ -259,6 +312,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--captures", type=Path, required=True)
     parser.add_argument("--labels", type=Path, required=True)
+    add_further_pages(parser)
     parser.add_argument("--out", type=Path, default=PACKAGED, help="folder of the weights (default: the packaged one)")
     parser.add_argument(
         "--all-pages", action="store_true", help="after measuring on test sites, train on all pages and write those weights"
@@ -271,25 +325,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     files = page_files(args.captures, args.labels)
     pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
-    regions, strings = labelled_regions(pages), word_strings(pages)
+    others = further_pages(args.further, pages)
+    regions, further, strings = labelled_regions(pages), labelled_regions(others), word_strings([*pages, *others])
     embeddings = Embeddings()
     if args.ablate:
-        print(json.dumps(ablation(regions, strings, embeddings), indent=1))
+        print(json.dumps(ablation(regions, strings, embeddings, further), indent=1))
         return 0
     fitted_on = ("train", "validation") if args.report == "test" else ("train",)
-    model = train_purpose_model([r for r in regions if split_of(r.site) in fitted_on], strings, recipe, embeddings)
+    model = train_purpose_model([r for r in regions if split_of(r.site) in fitted_on], strings, recipe, embeddings, further)
     save_purpose_model(model, args.out)
     held_out = [page for page in pages if split_of(page.site) == args.report]
     figures = evaluate_abstractor(tqdm(held_out, unit="page", disable=None), None, EmbeddedAbstractor(args.out))
     figures |= {"pages": len(held_out), "sites": args.report, "partitions": "labelled"}
     log.info(json.dumps(figures))
     if args.all_pages:
-        save_purpose_model(train_purpose_model(regions, strings, recipe, embeddings), args.out)
+        save_purpose_model(train_purpose_model(regions, strings, recipe, embeddings, further), args.out)
     run = {
         "recipe": asdict(recipe),
         "trained_on": "all pages" if args.all_pages else f"{' and '.join(fitted_on)} sites",
         "figures": figures,
-        "data": data_checksum(path for pair in files for path in pair),
+        "further": {"pages": len(others), "regions": len(further)},
+        "data": data_checksum(path for pair in [*files, *further_files(args.further)] for path in pair),
         "commit": git_commit(),
         "seconds": round(time.time() - started),
     }

@@ -33,7 +33,16 @@ from region4web.region_writer import WRITER_FILE, RegionWriter, WriterAbstractor
 from region4web.regions import Abstractor
 from training.records import data_checksum, split_of
 from training.train_abstraction import Row, load_base
-from training.train_embedded_abstraction import Embeddings, Region, labelled_regions, train_purpose_model, word_strings
+from training.train_embedded_abstraction import (
+    Embeddings,
+    Region,
+    add_further_pages,
+    further_files,
+    further_pages,
+    labelled_regions,
+    train_purpose_model,
+    word_strings,
+)
 from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
 from training.writer_trainer import Prepared, Recipe, Trainer, distinct_regions, lower_states
 
@@ -50,6 +59,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--captures", type=Path, required=True)
     parser.add_argument("--labels", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    add_further_pages(parser)
+    parser.add_argument("--start", type=Path, help="folder of an adapter of the same recipe to go on from")
     parser.add_argument("--minutes", type=float, default=60.0, help="time to train the adapter, on top of preparing and measuring")
     parser.add_argument("--report", choices=("validation", "test"), default="test", help="sites that the figures are of")
     parser.add_argument("--threads", type=int, default=1)
@@ -65,18 +76,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     recipe = Recipe()
     files = page_files(args.captures, args.labels)
-    data = data_checksum(path for pair in files for path in pair)
+    data = data_checksum(path for pair in [*files, *further_files(args.further)] for path in pair)
     work = args.out / f"work-{data[:12]}"
     work.mkdir(parents=True, exist_ok=True)
     pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
     model, tokenizer = load_base(args.base, dtype=torch.bfloat16 if multiplies_in_bf16() else torch.float32)
     if not (work / "prepared.json").is_file():
-        prepare(pages, lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]), recipe, work)
+        further = further_pages(args.further, pages)
+        prepare(pages, further, lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]), recipe, work)
     prepared = Prepared.load(work / "prepared.json")
     rows = encoded(prepared, tokenizer, recipe)
     chosen = distinct_regions(prepared, args.seed)
     checked = distinct_regions(prepared, args.seed, ("validation",))[:VALIDATION_REGIONS]
     trainer = Trainer(model, rows, lower_states(model, rows, recipe.frozen_blocks, work / "states.npy"), chosen, recipe, args.seed)
+    if args.start:
+        trainer.start_from(args.start)
     trainer.fit(args.minutes * 60, work / "checkpoint.pt", checked)
     save(trainer.model, recipe, args)
     figures = measure(args.base, args.out, work / "embedded", [page for page in pages if split_of(page.site) == args.report], args.report)
@@ -85,30 +99,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def prepare(pages: Sequence[AnnotatedPage], count: Any, recipe: Recipe, work: Path) -> None:
-    """Digests, labels and guesses in `work`, and there also an embedded model of the training sites."""
-    regions, strings = labelled_regions(pages), word_strings(pages)
+def prepare(pages: Sequence[AnnotatedPage], further: Sequence[AnnotatedPage], count: Any, recipe: Recipe, work: Path) -> None:
+    """Digests, labels and guesses in `work`, and there also an embedded model of the training sites and further pages."""
+    regions, others, strings = labelled_regions(pages), labelled_regions(further), word_strings([*pages, *further])
     digests = [
         region_digest(page.gold.partition, region.number, count=count)
-        for page in tqdm(pages, unit="page", desc="digests", disable=None)
+        for page in tqdm([*pages, *further], unit="page", desc="digests", disable=None)
         for region, label in zip(page.gold.partition.regions, page.gold.abstractions, strict=True)
         if label.purpose
     ]
     embeddings = Embeddings()
-    training = [i for i, region in enumerate(regions) if split_of(region.site) == "train"]
-    whole = train_purpose_model([regions[i] for i in training], strings, EmbeddedRecipe(), embeddings)
+    everything = [*regions, *others]
+    splits = (*(split_of(region.site) for region in regions), *("train" for _ in others))
+    fold = [zlib.crc32(f"oof{region.site}".encode()) % FOLDS for region in everything]
+    training = [i for i, split in enumerate(splits) if split == "train"]
+
+    def model_of(indices: Sequence[int]) -> PurposeModel:
+        own = [everything[i] for i in indices if i < len(regions)]
+        return train_purpose_model(own, strings, EmbeddedRecipe(), embeddings, [everything[i] for i in indices if i >= len(regions)])
+
+    whole = model_of(training)
     save_purpose_model(whole, work / "embedded")
-    found = guesses(whole, regions, recipe.guesses)
-    fold = {site: zlib.crc32(f"oof{site}".encode()) % FOLDS for site in {region.site for region in regions}}
+    found = guesses(whole, everything, recipe.guesses)
     for k in tqdm(range(FOLDS), unit="fold", disable=None):
-        inside = [i for i in training if fold[regions[i].site] == k]
-        if inside and len(inside) < len(training):
-            others = [regions[i] for i in training if fold[regions[i].site] != k]
-            model = train_purpose_model(others, strings, EmbeddedRecipe(), embeddings)
-            for i, own in zip(inside, guesses(model, [regions[i] for i in inside], recipe.guesses), strict=True):
+        inside = [i for i in training if fold[i] == k]
+        outside = [i for i in training if fold[i] != k]
+        if inside and any(i < len(regions) for i in outside):
+            for i, own in zip(inside, guesses(model_of(outside), [everything[i] for i in inside], recipe.guesses), strict=True):
                 found[i] = own
-    sites, purposes = tuple(region.site for region in regions), tuple(region.purpose for region in regions)
-    Prepared(tuple(digests), sites, purposes, tuple(found)).save(work / "prepared.json")
+    sites, purposes = zip(*((region.site, region.purpose) for region in everything), strict=True)
+    Prepared(tuple(digests), sites, splits, purposes, tuple(found)).save(work / "prepared.json")
 
 
 def guesses(model: PurposeModel, regions: Sequence[Region], count: int) -> list[tuple[str, ...]]:
@@ -152,12 +172,14 @@ def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPa
 
 
 def write_run(args: argparse.Namespace, recipe: Recipe, figures: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared) -> None:
+    before = args.start / "training.json" if args.start else None
     run = {
         "recipe": asdict(recipe),
         "arguments": {name: getattr(args, name) for name in ("base", "minutes", "seed", "threads", "report")},
         "commit": git_commit(),
         "data": data,
-        "regions": dict(Counter(split_of(site) for site in prepared.sites)),
+        "started_from": json.loads(before.read_text(encoding="utf-8")) if before and before.is_file() else None,
+        "regions": dict(Counter(prepared.splits)),
         "distinct_training_regions": len(trainer.chosen),
         "steps": trainer.steps,
         "seconds": round(trainer.seconds),

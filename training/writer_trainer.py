@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from training.records import split_of
 from training.train_abstraction import LORA_TARGETS, Row, length_batches
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ class Prepared:
 
     digests: tuple[str, ...]
     sites: tuple[str, ...]
+    splits: tuple[str, ...]
     purposes: tuple[str, ...]
     guesses: tuple[tuple[str, ...], ...]
 
@@ -65,12 +65,12 @@ class Prepared:
     def load(cls, path: Path) -> Prepared:
         said = json.loads(path.read_text(encoding="utf-8"))
         guesses = tuple(map(tuple, said["guesses"]))
-        return cls(tuple(said["digests"]), tuple(said["sites"]), tuple(said["purposes"]), guesses)
+        return cls(tuple(said["digests"]), tuple(said["sites"]), tuple(said["splits"]), tuple(said["purposes"]), guesses)
 
 
 def distinct_regions(prepared: Prepared, seed: int, splits: Sequence[str] = ("train",)) -> list[int]:
     """Regions of these splits in random order, one for each purpose of a site: repeated headers and footers teach nothing new."""
-    order = [i for i, site in enumerate(prepared.sites) if split_of(site) in splits]
+    order = [i for i, split in enumerate(prepared.splits) if split in splits]
     random.Random(seed).shuffle(order)
     first: dict[tuple[str, str], int] = {}
     for i in order:
@@ -140,6 +140,20 @@ class Trainer:
         self.steps, self.seconds = 0, 0.0
         self.losses: list[tuple[int, float, float]] = []
         """Step, mean loss since the report before, loss on the regions to validate on."""
+
+    def start_from(self, folder: Path) -> None:
+        """Take the weights of an adapter that was trained before. Raises ValueError when it is of another recipe."""
+        import torch
+        from peft.utils import set_peft_model_state_dict
+        from safetensors.torch import load_file
+
+        found = set_peft_model_state_dict(self.model, load_file(str(folder / "adapter_model.safetensors")))
+        missing = [name for name in found.missing_keys if "lora_" in name]
+        if missing or found.unexpected_keys:
+            raise ValueError(f"{folder} holds an adapter of another recipe; train without --start")
+        with torch.no_grad():
+            for parameter, copy in zip(self.adapter, self.copies, strict=True):
+                copy.copy_(parameter.float())
 
     def upper_states(self, part: Sequence[int]) -> torch.Tensor:
         """(B, T, H) states after the last block."""
