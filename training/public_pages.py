@@ -17,6 +17,7 @@ import json
 import logging
 import re
 import subprocess
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +29,13 @@ from tqdm import tqdm
 from region4web.axtree import AXTree
 from region4web.browser import launch_async, require_playwright
 from region4web.capture import capture_live_async
-from region4web.errors import CaptureError
+from region4web.errors import BrowserError, CaptureError, MissingExtraError
 from region4web.labels import AnnotatedPage
+from region4web.regions import Abstraction, Partition, RegionMap
 from region4web.snapshot import Snapshot, save_snapshot
-from training.records import write_whole
+from training.records import save_labels
 
-__all__ = ["PublicPage", "labels_of", "main", "read_pages", "save_pages"]
+__all__ = ["PublicPage", "main", "read_pages", "regions_of", "save_pages"]
 
 PAGES = Path(__file__).parent.parent / "data" / "further" / "pages.jsonl.gz"
 LOAD_SECONDS, READ_SECONDS = 15.0, 25.0
@@ -66,7 +68,10 @@ def read_pages(path: Path) -> Iterator[PublicPage]:
         for number, line in enumerate(file, 1):
             try:
                 said = json.loads(line)
-                yield PublicPage(**{**said, "regions": tuple((int(order), str(purpose)) for order, purpose in said["regions"])})
+                page = PublicPage(**{**said, "regions": tuple((int(order), str(purpose)) for order, purpose in said["regions"])})
+                if not all(0 <= order < page.nodes for order, _ in page.regions):
+                    raise ValueError("a region lies outside of the page")
+                yield page
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: line {number} is no page ({error})") from error
 
@@ -79,28 +84,27 @@ def save_pages(pages: Sequence[PublicPage], path: Path) -> None:
             file.write((json.dumps(page.__dict__, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
-def labels_of(page: PublicPage, snapshot: Snapshot) -> str:
-    """The label file of this capture. Raises ValueError when it is of another page than was annotated."""
+def regions_of(page: PublicPage, snapshot: Snapshot) -> RegionMap:
+    """The named regions on this capture. Raises ValueError when it is of another page than was annotated."""
     tree = AXTree.from_snapshot(snapshot)
     if len(tree) != page.nodes:
         raise ValueError(f"has {len(tree)} nodes, the annotated page {page.nodes}")
-    ids = [tree.nodes[order].id for order, _ in page.regions]
-    regions = [
-        {"root": int(node) if node.isdecimal() else node, "purpose": purpose, "state": ""}
-        for node, (_, purpose) in zip(ids, page.regions, strict=True)
-    ]
-    return json.dumps({"page": page.page, "kind": "", "regions": regions}, ensure_ascii=False) + "\n"
+    partition = Partition(tree, tuple(order for order, _ in page.regions))
+    return RegionMap(partition, tuple(Abstraction(purpose, "", "label") for _, purpose in page.regions))
 
 
 def page_source(page: PublicPage, clones: Path) -> bytes | None:
-    """The page's file at its commit, unpacked; None when the clone or the file is not there."""
+    """The page's file at its commit, unpacked; None when the clone or the file is not there. Raises ValueError for a damaged one."""
     clone = clones / page.repository
     if not clone.is_dir():
         return None
     got = subprocess.run(["git", "-C", str(clone), "cat-file", "blob", f"{page.commit}:{page.path}"], capture_output=True, check=False)
     if got.returncode:
         return None
-    return gzip.decompress(got.stdout) if page.path.endswith(".gz") else got.stdout
+    try:
+        return gzip.decompress(got.stdout) if page.path.endswith(".gz") else got.stdout
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"cannot be unpacked ({error})") from error
 
 
 async def render(context: Any, source: bytes, url: str) -> Snapshot:
@@ -108,9 +112,13 @@ async def render(context: Any, source: bytes, url: str) -> Snapshot:
     page = await context.new_page()
     kind = "text/html" if re.search(rb"charset", source[:4000], re.IGNORECASE) else "text/html; charset=utf-8"
 
+    asked = False
+
     async def answer(route: Any) -> None:
+        nonlocal asked
         request = route.request
-        if request.is_navigation_request() and request.frame == page.main_frame:
+        if not asked and request.is_navigation_request() and request.frame == page.main_frame:
+            asked = True  # a page that sends its reader elsewhere stays
             await route.fulfill(body=source, content_type=kind)
         else:
             await route.abort()
@@ -124,7 +132,7 @@ async def render(context: Any, source: bytes, url: str) -> Snapshot:
 
 
 async def rebuild(pages: Sequence[PublicPage], clones: Path, out: Path) -> Counter[str]:
-    """Captures and labels of all pages; how many were built, there before, missing, or different."""
+    """Captures and labels of all pages; how many were `built`, `there` before, `missing`, `different`, `failed`. Raises BrowserError."""
     api = require_playwright()
     found: Counter[str] = Counter()
     async with api.async_playwright() as playwright:
@@ -135,21 +143,26 @@ async def rebuild(pages: Sequence[PublicPage], clones: Path, out: Path) -> Count
             if capture.is_file() and labels.is_file():
                 found["there"] += 1
                 continue
-            source = page_source(page, clones)
-            if source is None:
-                found["missing"] += 1
-                continue
             try:
-                snapshot = await render(context, source, page.url)
-                text = labels_of(page, snapshot)
-            except (CaptureError, api.Error, ValueError) as error:
-                found["different"] += 1
-                _log.warning("%s (%s/%s): %s", page.page, page.repository, page.path, str(error).split("\n")[0])
-                continue
-            capture.parent.mkdir(parents=True, exist_ok=True)
-            save_snapshot(snapshot, capture)
-            write_whole(labels, text)
-            found["built"] += 1
+                source = page_source(page, clones)
+                if source is None:
+                    outcome, reason = "missing", f"not in the clone at {page.commit}"
+                else:
+                    snapshot = await render(context, source, page.url)
+                    regions = regions_of(page, snapshot)
+                    capture.parent.mkdir(parents=True, exist_ok=True)
+                    save_snapshot(snapshot, capture)
+                    save_labels(page.page, "", regions, labels)
+                    outcome, reason = "built", ""
+            except ValueError as error:
+                outcome, reason = "different", str(error)
+            except (CaptureError, api.Error) as error:
+                if not browser.is_connected():
+                    raise BrowserError(f"the browser stopped at {page.page}; run again to go on") from error
+                outcome, reason = "failed", str(error).split("\n")[0]
+            found[outcome] += 1
+            if reason and (clones / page.repository).is_dir():
+                _log.warning("%s (%s/%s): %s", page.page, page.repository, page.path, reason)
         await browser.close()
     return found
 
@@ -165,13 +178,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         pages = list(read_pages(args.pages))
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
+    except (OSError, EOFError, ValueError) as error:
+        parser.error(f"{args.pages}: {error}")
+    if not pages:
+        parser.error(f"{args.pages} names no page")
     absent = sorted({page.repository for page in pages if not (args.clones / page.repository).is_dir()})
     if absent:
         _log.warning("%d repositories are not in %s; git clone https://github.com/%s and so on", len(absent), args.clones, absent[0])
-    found = asyncio.run(rebuild(pages, args.clones, args.out))
-    _log.info("pages built %(built)d, there before %(there)d, not found %(missing)d, different %(different)d", Counter(found))
+    try:
+        found = asyncio.run(rebuild(pages, args.clones, args.out))
+    except (BrowserError, MissingExtraError) as error:
+        parser.exit(1, f"{error}\n")
+    _log.info("built %(built)d, there before %(there)d, not found %(missing)d, different %(different)d, failed %(failed)d", found)
     return 0 if found["built"] + found["there"] else 1
 
 

@@ -4,7 +4,8 @@ Enters: captures, labels, a base model (`smollm2`, or a folder). Leaves in --out
 `training.json` (recipe, commit, checksum of the data, split, losses, figures). The writer learns to say a region's purpose
 from its digest and the embedded model's guesses; in training these come from embedded models that were trained without the
 region's site (four folds of training sites), as they will where it is used. Time is what is given: --minutes; the learning
-rate falls with the clock, and a run that was killed goes on from its checkpoint with the minutes that are left.
+rate falls with the clock, and a run that was killed goes on from its checkpoint with the minutes that are left. --further
+pages are learned from and never measured on; --start goes on from an adapter that was trained before.
 
 Symbols: N regions, C candidates.
 """
@@ -18,6 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ from training.train_embedded_abstraction import (
 from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
 from training.writer_trainer import Prepared, Recipe, Trainer, distinct_regions, lower_states
 
+ADAPTER_FILE = "adapter_model.safetensors"
 FOLDS = 4
 VALIDATION_REGIONS = 240
 _log = logging.getLogger("training.train_writer")
@@ -69,15 +72,18 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = arguments().parse_args(argv)
+    parser = arguments()
+    args = parser.parse_args(argv)
+    recipe = Recipe()
+    if args.start and (fault := start_fault(args.start, args.out, recipe)):
+        parser.error(fault)
     import torch
 
     torch.set_num_threads(args.threads)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    recipe = Recipe()
     files = page_files(args.captures, args.labels)
     data = data_checksum(path for pair in [*files, *further_files(args.further)] for path in pair)
-    work = args.out / f"work-{data[:12]}"
+    work = args.out / f"work-{run_key(args, recipe, data)}"
     work.mkdir(parents=True, exist_ok=True)
     pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
     model, tokenizer = load_base(args.base, dtype=torch.bfloat16 if multiplies_in_bf16() else torch.float32)
@@ -90,13 +96,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     checked = distinct_regions(prepared, args.seed, ("validation",))[:VALIDATION_REGIONS]
     trainer = Trainer(model, rows, lower_states(model, rows, recipe.frozen_blocks, work / "states.npy"), chosen, recipe, args.seed)
     if args.start:
-        trainer.start_from(args.start)
+        try:
+            trainer.start_from(args.start)
+        except ValueError as error:
+            parser.error(str(error))
     trainer.fit(args.minutes * 60, work / "checkpoint.pt", checked)
     save(trainer.model, recipe, args)
     figures = measure(args.base, args.out, work / "embedded", [page for page in pages if split_of(page.site) == args.report], args.report)
     _log.info("%s", figures)
     write_run(args, recipe, figures, data, trainer, prepared)
     return 0
+
+
+def run_key(args: argparse.Namespace, recipe: Recipe, data: str) -> str:
+    """What tells the work of this run from that of others in the same folder."""
+    start = sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest() if args.start else ""
+    told = [data, asdict(recipe), asdict(EmbeddedRecipe()), args.base, args.seed, len(further_files(args.further)), start]
+    return sha256(json.dumps(told).encode()).hexdigest()[:12]
+
+
+def start_fault(start: Path, out: Path, recipe: Recipe) -> str:
+    """Why training cannot go on from the adapter in `start`, '' when it can."""
+    if start.resolve() == out.resolve():
+        return f"--start and --out are both {out}; give another --out"
+    try:
+        config, asked = (json.loads((start / name).read_text(encoding="utf-8")) for name in ("adapter_config.json", WRITER_FILE))
+        same = (config["r"], config["lora_alpha"], min(config["layers_to_transform"])) == (
+            recipe.lora_rank,
+            2 * recipe.lora_rank,
+            recipe.frozen_blocks,
+        ) and (asked["prompt_tokens"], asked["guesses"]) == (recipe.prompt_tokens, recipe.guesses)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"--start {start}: no adapter of training.train_writer ({error})"
+    if not (start / ADAPTER_FILE).is_file():
+        return f"--start {start}: {ADAPTER_FILE} is not there"
+    return "" if same else f"--start {start}: an adapter of another recipe; train without --start"
 
 
 def prepare(pages: Sequence[AnnotatedPage], further: Sequence[AnnotatedPage], count: Any, recipe: Recipe, work: Path) -> None:
@@ -110,9 +144,9 @@ def prepare(pages: Sequence[AnnotatedPage], further: Sequence[AnnotatedPage], co
     ]
     embeddings = Embeddings()
     everything = [*regions, *others]
-    splits = (*(split_of(region.site) for region in regions), *("train" for _ in others))
+    splits = (*(split_of(region.site) for region in regions), *("further" for _ in others))
     fold = [zlib.crc32(f"oof{region.site}".encode()) % FOLDS for region in everything]
-    training = [i for i, split in enumerate(splits) if split == "train"]
+    training = [i for i, split in enumerate(splits) if split in ("train", "further")]
 
     def model_of(indices: Sequence[int]) -> PurposeModel:
         own = [everything[i] for i in indices if i < len(regions)]
@@ -172,13 +206,17 @@ def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPa
 
 
 def write_run(args: argparse.Namespace, recipe: Recipe, figures: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared) -> None:
-    before = args.start / "training.json" if args.start else None
+    start: dict[str, Any] | None = None
+    if args.start:
+        before = args.start / "training.json"
+        start = {"adapter": sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest()}
+        start["training"] = json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None
     run = {
         "recipe": asdict(recipe),
         "arguments": {name: getattr(args, name) for name in ("base", "minutes", "seed", "threads", "report")},
         "commit": git_commit(),
         "data": data,
-        "started_from": json.loads(before.read_text(encoding="utf-8")) if before and before.is_file() else None,
+        "started_from": start,
         "regions": dict(Counter(prepared.splits)),
         "distinct_training_regions": len(trainer.chosen),
         "steps": trainer.steps,

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from training.records import write_whole
 from training.train_abstraction import LORA_TARGETS, Row, length_batches
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the writer is trained on, in page order. `guesses`: of an embedded model that has not seen the region's site."""
+    """What the writer is trained on, in page order. `guesses`: of an embedded model that has not seen the region's site; `splits`:
+    `further` for regions that are only trained on."""
 
     digests: tuple[str, ...]
     sites: tuple[str, ...]
@@ -59,7 +61,7 @@ class Prepared:
     guesses: tuple[tuple[str, ...], ...]
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__}), encoding="utf-8")
+        write_whole(path, json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__}))
 
     @classmethod
     def load(cls, path: Path) -> Prepared:
@@ -68,7 +70,7 @@ class Prepared:
         return cls(tuple(said["digests"]), tuple(said["sites"]), tuple(said["splits"]), tuple(said["purposes"]), guesses)
 
 
-def distinct_regions(prepared: Prepared, seed: int, splits: Sequence[str] = ("train",)) -> list[int]:
+def distinct_regions(prepared: Prepared, seed: int, splits: Sequence[str] = ("train", "further")) -> list[int]:
     """Regions of these splits in random order, one for each purpose of a site: repeated headers and footers teach nothing new."""
     order = [i for i, split in enumerate(prepared.splits) if split in splits]
     random.Random(seed).shuffle(order)
@@ -142,14 +144,19 @@ class Trainer:
         """Step, mean loss since the report before, loss on the regions to validate on."""
 
     def start_from(self, folder: Path) -> None:
-        """Take the weights of an adapter that was trained before. Raises ValueError when it is of another recipe."""
+        """Take the weights of an adapter that was trained before. Raises ValueError when it is of another recipe or cannot be read."""
         import torch
         from peft.utils import set_peft_model_state_dict
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        found = set_peft_model_state_dict(self.model, load_file(str(folder / "adapter_model.safetensors")))
-        missing = [name for name in found.missing_keys if "lora_" in name]
-        if missing or found.unexpected_keys:
+        try:
+            found = set_peft_model_state_dict(self.model, load_file(str(folder / "adapter_model.safetensors")))
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{folder}: the adapter cannot be read ({error})") from error
+        except RuntimeError as error:  # other sizes
+            raise ValueError(f"{folder} holds an adapter of another recipe; train without --start") from error
+        if found.unexpected_keys or any("lora_" in name for name in found.missing_keys):
             raise ValueError(f"{folder} holds an adapter of another recipe; train without --start")
         with torch.no_grad():
             for parameter, copy in zip(self.adapter, self.copies, strict=True):
