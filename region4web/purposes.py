@@ -1,4 +1,4 @@
-"""Purpose lines: which of a few thousand phrases says best what a region is for.
+"""Purpose lines: which of some ten thousand phrases says best what a region is for.
 
 Enters: the features of a page's regions. Leaves: one phrase a region. The model estimates the sentence embedding that a
 label of the region would have on average, and takes the phrase nearest to it: the phrase with the highest expected
