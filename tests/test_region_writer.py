@@ -285,6 +285,15 @@ def test_the_writer_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Pat
     further = trainer(tmp_path)
     further.start_from(out)
     assert further.validation_loss(further.chosen) == pytest.approx(learned, abs=0.05)  # adapters are kept as float16
+    learned_weights = [weights.clone() for weights in further.copies]
+    away = [weights + torch.randn_like(weights) for weights in learned_weights]
+    losses = further.average_with(away, further.chosen)
+    assert losses["end"] == pytest.approx(further.validation_loss(further.chosen), abs=1e-4)  # the mean was worse: the end stays
+    assert losses["end"] < losses["mean"]
+    further.take(away)
+    losses = further.average_with(learned_weights, further.chosen)
+    assert losses["mean"] == pytest.approx(further.validation_loss(further.chosen), abs=1e-4)
+    assert losses["mean"] < losses["end"]
     (tmp_path / "none").mkdir()
     save_file({}, str(tmp_path / "none" / "adapter_model.safetensors"))
     with pytest.raises(ValueError, match="another recipe"):

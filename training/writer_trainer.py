@@ -145,7 +145,6 @@ class Trainer:
 
     def start_from(self, folder: Path) -> None:
         """Take the weights of an adapter that was trained before. Raises ValueError when it is of another recipe or cannot be read."""
-        import torch
         from peft.utils import set_peft_model_state_dict
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -158,9 +157,29 @@ class Trainer:
             raise ValueError(f"{folder} holds an adapter of another recipe; train without --start") from error
         if found.unexpected_keys or any("lora_" in name for name in found.missing_keys):
             raise ValueError(f"{folder} holds an adapter of another recipe; train without --start")
+        self.take([parameter.detach().float() for parameter in self.adapter])
+
+    def average_with(self, start: Sequence[torch.Tensor], validation: Sequence[int]) -> dict[str, float]:
+        """Take the mean of the present weights and of `start`, those that training went on from, where that says `validation` better.
+
+        Weight averaging of fine-tuned models (Wortsman et al. 2022, "Model soups"). Returns the validation loss of `end` and `mean`.
+        """
+        end = [copy.clone() for copy in self.copies]
+        losses = {"end": self.validation_loss(validation)}
+        self.take([(a + b) / 2 for a, b in zip(start, end, strict=True)])
+        losses["mean"] = self.validation_loss(validation)
+        if not losses["mean"] < losses["end"]:
+            self.take(end)
+        return losses
+
+    def take(self, weights: Sequence[torch.Tensor]) -> None:
+        """Make these the adapter's weights."""
+        import torch
+
         with torch.no_grad():
-            for parameter, copy in zip(self.adapter, self.copies, strict=True):
-                copy.copy_(parameter.float())
+            for copy, given in zip(self.copies, weights, strict=True):
+                copy.copy_(given)
+        self.spread()
 
     def upper_states(self, part: Sequence[int]) -> torch.Tensor:
         """(B, T, H) states after the last block."""
@@ -281,11 +300,8 @@ class Trainer:
         state = torch.load(path, map_location="cpu", weights_only=True)
         if [tuple(copy.shape) for copy in state["copies"]] != [tuple(copy.shape) for copy in self.copies]:
             raise ValueError(f"{path} is a checkpoint of another recipe; give another --out")
-        with torch.no_grad():
-            for copy, stored in zip(self.copies, state["copies"], strict=True):
-                copy.copy_(stored)
+        self.take(state["copies"])
         self.optimizer.load_state_dict(state["optimizer"])
         for name in ("steps", "seconds", "losses"):
             setattr(self, name, state[name])
-        self.spread()
         _log.info("going on from step %d of %s", self.steps, path)
