@@ -78,7 +78,7 @@ class Recipe:
     """What a word that a region says adds to a phrase that has it, times how rare the word is among labels (log N / n)."""
 
 
-NO_FURTHER = "without further pages"
+NO_FURTHER, ALL_ALIKE = "without further pages", "further pages as if they were annotated ones"
 ABLATION = {
     "whole recipe": Recipe(),
     "without topics of headings": replace(Recipe(), topic_below=-1.0),
@@ -91,7 +91,7 @@ ABLATION = {
     "nothing taken off estimates": replace(Recipe(), shared_part=0.0),
     "without words that the region says": replace(Recipe(), word_score=0.0),
     "1,000 phrases": replace(Recipe(), phrase_count=1000),
-    "further pages as if they were annotated ones": replace(Recipe(), own_part=0.0, further_penalty=Recipe.penalty),
+    ALL_ALIKE: replace(Recipe(), own_part=0.0, further_penalty=Recipe.penalty),
     NO_FURTHER: Recipe(),
 }
 """What each piece is worth, on validation sites."""
@@ -298,7 +298,8 @@ def ablation(
     validation = [region for region in regions if split_of(region.site) == "validation"]
     labels = embeddings.of([region.purpose for region in validation])
     found = {}
-    for name, recipe in tqdm(ABLATION.items(), unit="variant", disable=None):
+    variants = {name: recipe for name, recipe in ABLATION.items() if further or name not in (NO_FURTHER, ALL_ALIKE)}
+    for name, recipe in tqdm(variants.items(), unit="variant", disable=None):
         model = train_purpose_model(training, strings, recipe, embeddings, () if name == NO_FURTHER else further)
         said = model.purposes([region.features for region in validation], [region.units for region in validation])
         found[name] = float(np.einsum("ij,ij->i", embeddings.of(said), labels).mean())
