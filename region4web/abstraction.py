@@ -19,7 +19,15 @@ from region4web.region_features import region_features
 from region4web.regions import Abstraction, Abstractor, Partition
 from region4web.states import state_line
 
-__all__ = ["ABSTRACTOR_NAMES", "EmbeddedAbstractor", "RoleNameAbstractor", "abstractor_by_name", "packaged_weights"]
+__all__ = [
+    "ABSTRACTOR_NAMES",
+    "EmbeddedAbstractor",
+    "RoleNameAbstractor",
+    "abstractor_by_name",
+    "code_checksum",
+    "packaged_weights",
+    "purpose_model",
+]
 
 ABSTRACTOR_NAMES = ("embedded", "role-name")
 CODE = ("contents", "region_features", "purposes", "states")
@@ -36,7 +44,7 @@ class EmbeddedAbstractor:
 
     def __init__(self, weights: str | os.PathLike[str] | None = None) -> None:
         folder = packaged_weights() if weights is None else Path(weights)
-        self._purposes = _purpose_model(folder)
+        self._purposes = purpose_model(folder)
         self.identity = f"{self.source} {_checksum(folder):08x}"
         """Changes with the weights and with the code that reads a region, as a cache's key must."""
 
@@ -93,7 +101,8 @@ def packaged_weights() -> Path:
 
 
 @lru_cache(maxsize=4)
-def _purpose_model(folder: Path) -> PurposeModel:
+def purpose_model(folder: Path) -> PurposeModel:
+    """The purpose model of a folder, read once a process. Raises WeightsError."""
     return load_purpose_model(folder)
 
 

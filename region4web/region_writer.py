@@ -30,19 +30,29 @@ from region4web.contents import Unit, units_of_regions
 from region4web.errors import MissingExtraError, WeightsError
 from region4web.generative import reply_fault
 from region4web.language_models import TransformersModel
-from region4web.purposes import PurposeModel, load_purpose_model
+from region4web.purposes import PurposeModel
 from region4web.region_features import RegionFeatures, region_features
 from region4web.region_text import region_digest
 from region4web.regions import Abstraction, Abstractor, Partition
 from region4web.similarity import sentence_embeddings, similarity_available
 from region4web.states import DETAILED, gives_orders, state_line
 
-__all__ = ["WRITER_FILE", "Reading", "RegionWriter", "WriterAbstractor", "answer_tokens", "prompt_tokens", "smollm2_abstractor"]
+__all__ = [
+    "ADAPTER_FILE",
+    "WRITER_FILE",
+    "Reading",
+    "RegionWriter",
+    "WriterAbstractor",
+    "answer_tokens",
+    "prompt_tokens",
+    "smollm2_abstractor",
+]
 
 FloatArray = npt.NDArray[np.float32]
 Embed = Callable[[Sequence[str]], FloatArray]
 WRITER_FILE = "writer.json"
 """Beside an adapter: `{"prompt_tokens", "guesses"}`, how it was trained to be asked."""
+ADAPTER_FILE = "adapter_model.safetensors"
 SMOLLM2_ADAPTER = Path(__file__).parent / "weights" / "smollm2-adapter"
 CODE = ("region_writer", "region_text", "generative", "similarity")
 """Modules that decide what the writer says, besides those of the embedded model."""
@@ -114,7 +124,7 @@ class RegionWriter:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of the libraries among themselves
             loaded = TransformersModel.load(base, adapter=folder, device="cpu", bf16=True)
-        checksum = crc32((folder / WRITER_FILE).read_bytes(), crc32((folder / "adapter_model.safetensors").read_bytes()))
+        checksum = crc32((folder / WRITER_FILE).read_bytes(), crc32((folder / ADAPTER_FILE).read_bytes()))
         return cls(loaded.model, loaded.tokenizer, prompt_limit=limit, guesses=guesses, identity=f"{checksum:08x}")
 
     def count(self, text: str) -> int:
@@ -321,7 +331,7 @@ def smollm2_abstractor(folder: str = "") -> Abstractor:
     A folder of `training.train_abstraction` gives an abstractor that writes both lines. Raises WeightsError,
     LanguageModelError and MissingExtraError.
     """
-    from region4web.abstraction import EmbeddedAbstractor, code_checksum, packaged_weights
+    from region4web.abstraction import EmbeddedAbstractor, code_checksum, packaged_weights, purpose_model
     from region4web.generative import language_model_abstractor
 
     adapter = Path(folder) if folder else SMOLLM2_ADAPTER
@@ -331,4 +341,4 @@ def smollm2_abstractor(folder: str = "") -> Abstractor:
         raise MissingExtraError("smollm2 weighs phrases by sentence embeddings, which are not installed; run: pip install 'region4web[lm]'")
     writer = RegionWriter.load("smollm2", adapter)
     identity = f"{EmbeddedAbstractor().identity} {code_checksum(CODE):08x}"
-    return WriterAbstractor(writer, load_purpose_model(packaged_weights()), identity=identity)
+    return WriterAbstractor(writer, purpose_model(packaged_weights()), identity=identity)

@@ -32,7 +32,7 @@ from region4web.labels import AnnotatedPage, annotated_pages, page_files
 from region4web.language_models import multiplies_in_bf16
 from region4web.purposes import PurposeModel, load_purpose_model, save_purpose_model
 from region4web.region_text import region_digest
-from region4web.region_writer import WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
+from region4web.region_writer import ADAPTER_FILE, WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
 from region4web.regions import Abstractor
 from training.records import data_checksum, split_of
 from training.train_abstraction import Row, load_base
@@ -49,7 +49,6 @@ from training.train_embedded_abstraction import (
 from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
 from training.writer_trainer import Prepared, Recipe, Trainer, distinct_regions, lower_states
 
-ADAPTER_FILE = "adapter_model.safetensors"
 FOLDS = 4
 VALIDATION_REGIONS = 240
 _log = logging.getLogger("training.train_writer")
@@ -83,8 +82,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(args.threads)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     files = page_files(args.captures, args.labels)
-    data = data_checksum(path for pair in [*files, *further_files(args.further)] for path in pair)
-    work = args.out / f"work-{run_key(args, recipe, data)}"
+    extra = further_files(args.further)
+    data = data_checksum(path for pair in [*files, *extra] for path in pair)
+    start_sum = sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest() if args.start else ""
+    work = args.out / f"work-{run_key(args, recipe, data, len(extra), start_sum)}"
     work.mkdir(parents=True, exist_ok=True)
     pages = list(tqdm(annotated_pages(args.captures, args.labels), total=len(files), unit="page", disable=None))
     model, tokenizer = load_base(args.base, dtype=torch.bfloat16 if multiplies_in_bf16() else torch.float32)
@@ -109,14 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     save(trainer.model, recipe, args)
     figures = measure(args.base, args.out, work / "embedded", [page for page in pages if split_of(page.site) == args.report], args.report)
     _log.info("%s", figures)
-    write_run(args, recipe, {"figures": figures, "average_with_start": averaged}, data, trainer, prepared)
+    write_run(args, recipe, start_sum, {"figures": figures, "average_with_start": averaged}, data, trainer, prepared)
     return 0
 
 
-def run_key(args: argparse.Namespace, recipe: Recipe, data: str) -> str:
-    """What tells the work of this run from that of others in the same folder."""
-    start = sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest() if args.start else ""
-    told = [data, asdict(recipe), asdict(EmbeddedRecipe()), args.base, args.seed, len(further_files(args.further)), start]
+def run_key(args: argparse.Namespace, recipe: Recipe, data: str, further: int, start: str) -> str:
+    """What tells the work of this run from that of others in the same folder. `further` pages, checksum of the adapter at the start."""
+    told = [data, asdict(recipe), asdict(EmbeddedRecipe()), args.base, args.seed, further, start]
     return sha256(json.dumps(told).encode()).hexdigest()[:12]
 
 
@@ -210,12 +210,13 @@ def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPa
     return found
 
 
-def write_run(args: argparse.Namespace, recipe: Recipe, found: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared) -> None:
+def write_run(
+    args: argparse.Namespace, recipe: Recipe, start_sum: str, found: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared
+) -> None:
     start: dict[str, Any] | None = None
     if args.start:
         before = args.start / "training.json"
-        start = {"adapter": sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest()}
-        start["training"] = json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None
+        start = {"adapter": start_sum, "training": json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None}
     run = {
         "recipe": asdict(recipe),
         "arguments": {name: getattr(args, name) for name in ("base", "minutes", "seed", "threads", "report")},

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from region4web.region_writer import ADAPTER_FILE
 from training.records import write_whole
 from training.train_abstraction import LORA_TARGETS, Row, length_batches
 
@@ -150,7 +151,7 @@ class Trainer:
         from safetensors.torch import load_file
 
         try:
-            found = set_peft_model_state_dict(self.model, load_file(str(folder / "adapter_model.safetensors")))
+            found = set_peft_model_state_dict(self.model, load_file(str(folder / ADAPTER_FILE)))
         except (OSError, SafetensorError) as error:
             raise ValueError(f"{folder}: the adapter cannot be read ({error})") from error
         except RuntimeError as error:  # other sizes
