@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 ABSTRACTOR_NAMES = ("embedded", "role-name")
+READER_NAMES = ("minilm", "minilm:FOLDER")
 CODE = ("contents", "region_features", "purposes", "states")
 """Modules that decide what the embedded abstractor says."""
 
@@ -75,7 +76,7 @@ class RoleNameAbstractor:
 
 
 def abstractor_by_name(name: str) -> Abstractor:
-    """`embedded`, `role-name`, or a language model of `generative.language_model_abstractor` (extra `lm`).
+    """`embedded`, `role-name`, `minilm`, or a language model of `generative.language_model_abstractor` (both extra `lm`).
 
     Raises ValueError that lists the names; WeightsError and LanguageModelError when a model is not to be had.
     """
@@ -90,9 +91,15 @@ def abstractor_by_name(name: str) -> Abstractor:
         from region4web.region_writer import smollm2_abstractor
 
         return smollm2_abstractor(folder)
+    if kind == "minilm":
+        from region4web.region_reader import minilm_abstractor
+
+        return minilm_abstractor(folder)
     if kind in {known.partition(":")[0] for known in LANGUAGE_MODEL_NAMES}:
         return language_model_abstractor(name)
-    raise ValueError(f"no abstractor is called {name!r}; choose one of {', '.join((*ABSTRACTOR_NAMES, *LANGUAGE_MODEL_NAMES))}")
+    raise ValueError(
+        f"no abstractor is called {name!r}; choose one of {', '.join((*ABSTRACTOR_NAMES, *READER_NAMES, *LANGUAGE_MODEL_NAMES))}"
+    )
 
 
 def packaged_weights() -> Path:

@@ -32,7 +32,7 @@ from region4web.errors import WeightsError
 from region4web.region_features import VOICES, RegionFeatures
 from region4web.states import gives_orders
 
-__all__ = ["Candidates", "HashWeights", "PurposeModel", "load_purpose_model", "save_purpose_model", "stems"]
+__all__ = ["Candidates", "HashWeights", "PurposeModel", "ReadEstimate", "load_purpose_model", "save_purpose_model", "stems"]
 
 FloatArray = npt.NDArray[np.float32]
 HashArray = npt.NDArray[np.uint32]
@@ -79,11 +79,21 @@ class HashWeights:
 
 @dataclass(frozen=True)
 class Candidates:
-    """(R, C) phrases as indices, their scores, and the similarity to a label that is expected of each."""
+    """(R, C) phrases as indices, their scores, and the similarity to a label that is expected of each; (R, L) the estimates
+    that scores are by, less the shared part."""
 
     at: npt.NDArray[np.int64]
     scores: FloatArray
     expected: FloatArray
+    leanings: FloatArray
+
+
+@dataclass(frozen=True)
+class ReadEstimate:
+    """What a region reader estimates: (R, D) sentence embeddings, and its share beside the embedded model's estimate."""
+
+    vectors: FloatArray
+    share: float
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,8 @@ class PurposeModel:
     """Share of the mean label (`offset`) that is taken off an estimate before phrases are compared with it."""
     word_scores: Mapping[str, float]
     """What it adds to a phrase's score that the region says its word, by the word's stem."""
+    basis: FloatArray | None = None
+    """(D, L) orthonormal: how a sentence embedding is reduced, so that other estimates can be joined to these."""
 
     @cached_property
     def phrase_stems(self) -> tuple[dict[str, int], csr_matrix]:
@@ -138,22 +150,39 @@ class PurposeModel:
         regions = csr_matrix((np.ones(len(at), dtype=np.float32), at, starts), shape=(len(units), len(columns)))
         return np.asarray((regions @ phrase_stems.T).toarray(), dtype=np.float32)
 
-    def scored(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> tuple[FloatArray, FloatArray]:
-        """(R, K) the similarity to a label that is expected of each phrase, and the score by which phrases are chosen."""
-        expected = self.estimates(features) @ self.phrase_vectors.T
-        return expected, expected - self.shared_part * (self.phrase_vectors @ self.offset) + self.said_words(units)
+    def scored(
+        self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]], read: ReadEstimate | None = None
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(R, L) estimates, (R, K) the similarity to a label that is expected of each phrase, and the score by which phrases are chosen.
 
-    def candidates(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]], count: int) -> Candidates:
+        `read`: what another model estimates, and its share. Raises ValueError when this model does not say how to join it.
+        """
+        estimates = self.estimates(features)
+        if read is not None:
+            estimates = (1 - read.share) * estimates + read.share * self.reduced(read.vectors)
+        expected = estimates @ self.phrase_vectors.T
+        return estimates, expected, expected - self.shared_part * (self.phrase_vectors @ self.offset) + self.said_words(units)
+
+    def reduced(self, vectors: FloatArray) -> FloatArray:
+        """(n, L) of sentence embeddings (n, D). Raises ValueError when this model does not say how."""
+        if self.basis is None:
+            raise ValueError("these purpose weights hold no basis, so that nothing can be joined to them; train them anew")
+        return vectors @ self.basis
+
+    def candidates(
+        self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]], count: int, read: ReadEstimate | None = None
+    ) -> Candidates:
         """The `count` phrases of each region that score highest, highest first."""
-        expected, scores = self.scored(features, units)
+        estimates, expected, scores = self.scored(features, units, read)
         at = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-        return Candidates(at, np.take_along_axis(scores, at, axis=1), np.take_along_axis(expected, at, axis=1))
+        leanings = estimates - self.shared_part * self.offset
+        return Candidates(at, np.take_along_axis(scores, at, axis=1), np.take_along_axis(expected, at, axis=1), leanings)
 
-    def purposes(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
+    def purposes(self, features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]], read: ReadEstimate | None = None) -> list[str]:
         """The best phrase for each region, with its topic where the phrase alone says too little."""
         if not features:
             return []
-        expected, scores = self.scored(features, units)
+        _, expected, scores = self.scored(features, units, read)
         found = []
         for k, row, own in zip(np.argmax(scores, axis=1), expected, units, strict=True):
             phrase = self.phrases[k]
@@ -206,8 +235,10 @@ def voice_meanings(words: HashWeights, meanings: FloatArray, counts: Sequence[Co
 
 
 def save_purpose_model(model: PurposeModel, folder: Path) -> None:
-    """Write `purposes.npz` (large arrays as int8 with a scale per column) and `purposes.json`."""
+    """Write `purposes.npz` (large arrays as int8 with a scale per column), `purposes.json` and `basis.npz`."""
     folder.mkdir(parents=True, exist_ok=True)
+    if model.basis is not None:
+        np.savez_compressed(folder / "basis.npz", basis=model.basis.astype(np.float16))
     arrays: dict[str, npt.NDArray[Any]] = {
         "block_sizes": np.array([len(block) for block in model.blocks]),
         "hashes": np.concatenate([block.hashes for block in model.blocks]),
@@ -246,6 +277,10 @@ def load_purpose_model(folder: Path) -> PurposeModel:
         with np.load(folder / "purposes.npz", allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         cuts = np.cumsum(arrays["block_sizes"])[:-1]
+        basis = None
+        if (folder / "basis.npz").is_file():
+            with np.load(folder / "basis.npz", allow_pickle=False) as data:
+                basis = data["basis"].astype(np.float32)
         large = {name: arrays[name].astype(np.float32) * arrays[f"{name}_scale"] for name in ("projection", "meanings", "phrase_vectors")}
         idf = arrays["idf"].astype(np.float32)
         model = PurposeModel(
@@ -261,6 +296,7 @@ def load_purpose_model(folder: Path) -> PurposeModel:
             topic_below=float(said["topic_below"]),
             shared_part=float(said["shared_part"]),
             word_scores={str(stem): float(score) for stem, score in said["word_scores"].items()},
+            basis=basis,
         )
         _check(model)
     except (OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, BadZipFile, zlib.error) as error:
@@ -278,6 +314,7 @@ def _check(model: PurposeModel) -> None:
         and len(model.voice_projections) == len(VOICES)
         and all(p.shape == (model.meanings.shape[1], size) for p in model.voice_projections)
         and model.phrase_vectors.shape == (len(model.phrases), size)
+        and (model.basis is None or model.basis.shape[1:] == (size,))
     )
     if not fit:
         raise ValueError("arrays and phrases do not fit together")

@@ -1,13 +1,14 @@
 """Purposes that a small language model writes and judges with the embedded model's guesses: the abstractor `smollm2`.
 
 Enters: a partition. Leaves: one abstraction a region. The model, with a LoRA adapter, reads a short digest of a region and
-the embedded model's best guesses. It writes a purpose of its own, draws others at random as it holds them likely, and says how
-likely each of the embedded model's candidates is. Of all these phrases the one is taken that is closest on average to what
-the model holds likely: the phrase with the highest expected similarity to a label (minimum Bayes risk; Eikema and Aziz 2020
-for drawing), not the likeliest one. States are taken from the region's own
-content, as the embedded default's, at more length.
+the embedded model's best guesses, joined with the region reader's. It writes a purpose of its own, draws others at random as it
+holds them likely, and says how likely each of the candidates is. Of all these phrases the one is taken that is closest on
+average to what the model holds likely and to what the reader and the embedded model expect: the phrase with the highest
+expected similarity to a label (minimum Bayes risk; Eikema and Aziz 2020 for drawing), not the likeliest one. States are
+taken from the region's own content, as the embedded default's, at more length.
 
-Symbols: R regions, C candidates of a region, S purposes drawn for a region, T tokens, V vocabulary, D dimensions of the sentence embedding.
+Symbols: R regions, C candidates of a region, S purposes drawn for a region, T tokens, V vocabulary, D dimensions of the sentence
+embedding, L of the embedded model's estimate.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from region4web.contents import Unit, units_of_regions
 from region4web.errors import MissingExtraError, WeightsError
 from region4web.generative import reply_fault
 from region4web.language_models import TransformersModel
-from region4web.purposes import PurposeModel
+from region4web.purposes import PurposeModel, ReadEstimate, topic_of, with_topic
 from region4web.region_features import RegionFeatures, region_features
+from region4web.region_reader import RegionReader, packaged_reader
 from region4web.region_text import region_digest
 from region4web.regions import Abstraction, Abstractor, Partition
 from region4web.similarity import sentence_embeddings, similarity_available
@@ -50,28 +52,32 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float32]
 Embed = Callable[[Sequence[str]], FloatArray]
+Pick = Callable[[Any, Sequence[int], int], Any]
+"""Of log probabilities (rows, V), the numbers of the rows and the step: the next token of each row."""
 WRITER_FILE = "writer.json"
 """Beside an adapter: `{"prompt_tokens", "guesses"}`, how it was trained to be asked."""
 ADAPTER_FILE = "adapter_model.safetensors"
 SMOLLM2_ADAPTER = Path(__file__).parent / "weights" / "smollm2-adapter"
-CODE = ("region_writer", "region_text", "generative", "similarity")
+CODE = ("region_writer", "region_reader", "region_passages", "region_text", "generative", "similarity")
 """Modules that decide what the writer says, besides those of the embedded model."""
 BATCH = 8
 """Regions that are read at a time."""
 WRITTEN_TOKENS = 20
 """Longest purpose that is written."""
 CANDIDATES = 5
-"""Phrases of the embedded model that are judged."""
+"""Phrases of the embedded model, joined with the reader, that are judged."""
 TEMPERATURE = 4.0
 """By which log likelihoods are divided before they weigh phrases: the model is surer than it is right."""
 DRAWN = 16
 """Purposes that are drawn at random for a region; for the same prompt the same ones, up to the rounding of other batches."""
 DRAWN_SHARE = 0.7
 """Share of the weight that phrases have by being drawn; the rest they have by their likelihood."""
-SCORE_WEIGHT = 0.5
-"""Weight of the embedded model's score beside the expected similarity."""
+SCORE_WEIGHT, READER_SCORE_WEIGHT = 0.5, 2.0
+"""Weight of the embedded model's score beside the expected similarity, without and with a region reader."""
 WRITTEN_BEHIND = 0.05
-"""What a phrase that the embedded model does not have scores less than its best one."""
+"""What a phrase that the embedded model does not have scores less than its best one, where there is no reader."""
+TOPIC_BELOW = 0.48
+"""Similarity to what the model holds likely below which the topic of the region's heading is added to a phrase."""
 
 
 def prompt_tokens(tokenizer: Any, digest: str, guesses: Sequence[str], limit: int) -> list[int]:
@@ -157,11 +163,10 @@ class RegionWriter:
         cache = DynamicCache()
         with torch.inference_mode():
             first = self._logs(ids, cache, mask, logits_to_keep=1)[:, -1]  # (B, V)
-            written = self._written(cache, mask, first)
-            _forget(cache, width)
+            written, likely = self._continued(copy.deepcopy(cache), mask, first, lambda logs, _rows, _step: logs.argmax(1))
             judged = self._judged(copy.deepcopy(cache), mask, first, candidates)
             drawn = self._drawn(cache, mask, first, [crc32(np.array(row, dtype=np.int64).tobytes()) for row in prompts])
-        return [Reading(text, log, own, texts) for (text, log), own, texts in zip(written, judged, drawn, strict=True)]
+        return [Reading(text, log, own, texts) for text, log, own, texts in zip(written, likely, judged, drawn, strict=True)]
 
     def _logs(self, ids: Any, cache: Any, mask: Any, **more: Any) -> Any:
         """(B, T, V) log probabilities of what follows each token; `cache` takes the tokens up. `mask` (B, cached + T)."""
@@ -171,45 +176,21 @@ class RegionWriter:
         named = {self._cache_name: cache, "attention_mask": mask, "position_ids": positions}
         return torch.log_softmax(self.model(input_ids=ids, use_cache=True, **named, **more).logits.float(), -1)
 
-    def _written(self, cache: Any, mask: Any, logs: Any) -> list[tuple[str, float]]:
-        """What is written greedily after each prompt, and its log likelihood; '' where no end is found."""
+    def _continued(self, cache: Any, mask: Any, logs: Any, pick: Pick) -> tuple[list[str], list[float]]:
+        """What follows each row by the tokens that `pick` takes, and its log likelihood; '' where no end is found.
+
+        `cache` is used up. Rows that have ended are not read on.
+        """
         import torch
 
         tokens: list[list[int]] = [[] for _ in range(len(logs))]
         totals, ended = [0.0] * len(logs), [False] * len(logs)
-        for _ in range(WRITTEN_TOKENS):
-            best, following = (values.tolist() for values in logs.max(1))
-            for i in range(len(tokens)):
-                if not ended[i]:
-                    totals[i] += best[i]
-                    ended[i] = following[i] in (self._end, self.tokenizer.eos_token_id)
-                    if not ended[i]:
-                        tokens[i].append(following[i])
-            if all(ended):
-                break
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
-            logs = self._logs(torch.tensor(following)[:, None], cache, mask)[:, -1]
-        return list(zip(self._texts(tokens, ended), totals, strict=True))
-
-    def _drawn(self, cache: Any, mask: Any, logs: Any, seeds: Sequence[int]) -> list[tuple[str, ...]]:
-        """S purposes drawn after each prompt, those without an end left out. A prompt's draws come from its seed alone.
-
-        First tokens are drawn at even distances of their cumulative distribution, so that S draws cover it better than chance.
-        """
-        import torch
-
-        chances = np.stack([np.random.default_rng(seed).random((DRAWN, WRITTEN_TOKENS), dtype=np.float32) for seed in seeds])  # (B, S, T)
-        chances[:, :, 0] = (np.arange(DRAWN, dtype=np.float32) + chances[:, :1, 0]) / DRAWN
-        at = torch.from_numpy(chances.reshape(len(seeds) * DRAWN, WRITTEN_TOKENS))  # (B S, T)
-        cache.batch_repeat_interleave(DRAWN)
-        mask, logs = mask.repeat_interleave(DRAWN, 0), logs.repeat_interleave(DRAWN, 0)
-        tokens: list[list[int]] = [[] for _ in range(len(logs))]
-        ended = [False] * len(logs)
         rows = list(range(len(logs)))  # those that have not ended
         for step in range(WRITTEN_TOKENS):
-            sums = logs.exp().cumsum(1)  # (rows, V)
-            following = torch.searchsorted(sums, at[rows, step : step + 1] * sums[:, -1:])[:, 0]
-            for row, token in zip(rows, following.tolist(), strict=True):
+            following = pick(logs, rows, step)  # (rows,)
+            said = logs.gather(1, following[:, None])[:, 0]
+            for row, token, log in zip(rows, following.tolist(), said.tolist(), strict=True):
+                totals[row] += log
                 ended[row] = token in (self._end, self.tokenizer.eos_token_id)
                 if not ended[row]:
                     tokens[row].append(token)
@@ -221,12 +202,27 @@ class RegionWriter:
                 mask, rows = mask[going], [rows[k] for k in going.tolist()]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
             logs = self._logs(following[going][:, None], cache, mask)[:, -1]
-        texts = self._texts(tokens, ended)
-        return [tuple(filter(None, texts[k : k + DRAWN])) for k in range(0, len(texts), DRAWN)]
+        texts = [" ".join(self.tokenizer.decode(own).split()) if over else "" for own, over in zip(tokens, ended, strict=True)]
+        return texts, totals
 
-    def _texts(self, tokens: Sequence[Sequence[int]], ended: Sequence[bool]) -> list[str]:
-        """Each row on one line; '' where it has not ended."""
-        return [" ".join(self.tokenizer.decode(own).split()) if over else "" for own, over in zip(tokens, ended, strict=True)]
+    def _drawn(self, cache: Any, mask: Any, logs: Any, seeds: Sequence[int]) -> list[tuple[str, ...]]:
+        """S purposes drawn after each prompt, those without an end left out. A prompt's draws come from its seed alone.
+
+        First tokens are drawn at even distances of their cumulative distribution, so that S draws cover it better than chance.
+        """
+        import torch
+
+        chances = np.stack([np.random.default_rng(seed).random((DRAWN, WRITTEN_TOKENS), dtype=np.float32) for seed in seeds])  # (B, S, T)
+        chances[:, :, 0] = (np.arange(DRAWN, dtype=np.float32) + chances[:, :1, 0]) / DRAWN
+        at = torch.from_numpy(chances.reshape(len(seeds) * DRAWN, WRITTEN_TOKENS))  # (B S, T)
+
+        def draw(logs: Any, rows: Sequence[int], step: int) -> Any:
+            sums = logs.exp().cumsum(1)  # (rows, V)
+            return torch.searchsorted(sums, at[rows, step : step + 1] * sums[:, -1:])[:, 0]
+
+        cache.batch_repeat_interleave(DRAWN)
+        texts, _ = self._continued(cache, mask.repeat_interleave(DRAWN, 0), logs.repeat_interleave(DRAWN, 0), draw)
+        return [tuple(filter(None, texts[k : k + DRAWN])) for k in range(0, len(texts), DRAWN)]
 
     def _judged(self, cache: Any, mask: Any, first: Any, candidates: Sequence[Sequence[str]]) -> list[tuple[float, ...]]:
         """For each prompt the log likelihood of each of its C candidates and its end."""
@@ -246,12 +242,6 @@ class RegionWriter:
         return [tuple(row) for row in total.view(-1, count).tolist()]
 
 
-def _forget(cache: Any, width: int) -> None:
-    """Leave the first `width` tokens in the cache."""
-    if (later := cache.get_seq_length() - width) > 0:
-        cache.crop(-later)
-
-
 class WriterAbstractor:
     """Purpose from the writer's reading and the embedded model's candidates, state from the region's own content.
 
@@ -260,10 +250,17 @@ class WriterAbstractor:
     """
 
     def __init__(
-        self, writer: RegionWriter, purposes: PurposeModel, *, embed: Embed = sentence_embeddings, name: str = "smollm2", identity: str = ""
+        self,
+        writer: RegionWriter,
+        purposes: PurposeModel,
+        *,
+        reader: RegionReader | None = None,
+        embed: Embed = sentence_embeddings,
+        name: str = "smollm2",
+        identity: str = "",
     ) -> None:
-        self.writer, self.purposes, self.embed, self.name = writer, purposes, embed, name
-        self.identity = f"{name} {writer.identity} {identity}"
+        self.writer, self.purposes, self.reader, self.embed, self.name = writer, purposes, reader, embed, name
+        self.identity = f"{name} {writer.identity} {reader.identity if reader else ''} {identity}"
         self.counts: Counter[str] = Counter()
 
     def abstract(self, partition: Partition) -> tuple[Abstraction, ...]:
@@ -277,11 +274,18 @@ class WriterAbstractor:
         own = [units[number] for number in numbers]
         features = region_features(partition, units, frozenset(numbers))
         digests = [region_digest(partition, number, count=self.writer.count) for number in numbers]
-        purposes = self._purposes(digests, features, own)
+        read = self.reader.read(partition, units, numbers) if self.reader else None
+        purposes = self._purposes(digests, features, own, read)
         return tuple(Abstraction(purpose, state_line(unit, DETAILED), self.name) for purpose, unit in zip(purposes, own, strict=True))
 
-    def _purposes(self, digests: Sequence[str], features: Sequence[RegionFeatures], units: Sequence[Sequence[Unit]]) -> list[str]:
-        found = self.purposes.candidates(features, units, max(CANDIDATES, self.writer.guesses))
+    def _purposes(
+        self,
+        digests: Sequence[str],
+        features: Sequence[RegionFeatures],
+        units: Sequence[Sequence[Unit]],
+        read: ReadEstimate | None,
+    ) -> list[str]:
+        found = self.purposes.candidates(features, units, max(CANDIDATES, self.writer.guesses), read)
         phrases = [[self.purposes.phrases[k] for k in row] for row in found.at.tolist()]
         prompts = [tuple(self.writer.prompt(digest, own)) for digest, own in zip(digests, phrases, strict=True)]
         keys = [(prompt, tuple(own)) for prompt, own in zip(prompts, phrases, strict=True)]
@@ -289,31 +293,39 @@ class WriterAbstractor:
         readings = dict(zip(asked, self.writer.read([prompt for prompt, _ in asked], [own for _, own in asked]), strict=True))
         self.counts["regions"] += len(keys)
         self.counts["prompt_tokens"] += sum(len(prompt) for prompt, _ in asked)
-        return [self._best(readings[key], own, scores) for key, own, scores in zip(keys, phrases, found.scores, strict=True)]
+        said = []
+        for key, own, scores, leaning, content in zip(keys, phrases, found.scores, found.leanings, units, strict=True):
+            phrase, likeness = self._best(readings[key], own, scores, leaning)
+            said.append(with_topic(phrase, topic_of(content, self.purposes.topics)) if likeness < TOPIC_BELOW else phrase)
+        return said
 
-    def _best(self, reading: Reading, candidates: Sequence[str], scores: FloatArray) -> str:
-        """The phrase of the highest expected similarity and score."""
+    def _best(self, reading: Reading, candidates: Sequence[str], scores: FloatArray, leaning: FloatArray) -> tuple[str, float]:
+        """The phrase of the highest expected similarity and score, and its similarity to what the model holds likely."""
         written = _as_purpose(reading.written)
-        texts, logs, told = list(candidates), list(reading.judged), list(map(float, scores))
-        new_score = max(told, default=0.0) - WRITTEN_BEHIND
+        texts, logs = list(candidates), list(reading.judged)
         if fault := _fault(written):
             self.counts["unusable"] += 1
             self.counts[f"unusable: {fault}"] += 1
         elif written not in texts:
             texts.append(written)
             logs.append(reading.written_log)
-            told.append(new_score)
         drawn = Counter(text for text in map(_as_purpose, reading.drawn) if not _fault(text))
         likely = np.exp((np.asarray(logs) - max(logs, default=0.0)) / TEMPERATURE)
         new = [text for text in drawn if text not in texts]
-        texts, told = [*texts, *new], [*told, *[new_score] * len(new)]
+        texts += new
         weights = np.concatenate([likely / likely.sum(), np.zeros(len(new))])  # (C,)
         if drawn:
             weights += DRAWN_SHARE * (np.array([drawn[text] for text in texts]) / drawn.total() - weights)
         vectors = self.embed(texts)  # (C, D)
-        best = texts[int(np.argmax(vectors @ vectors.T @ weights + SCORE_WEIGHT * np.asarray(told)))]
-        self.counts["written"] += best not in candidates
-        return best
+        own = vectors[len(candidates) :]  # of phrases that are not the embedded model's
+        likenesses = vectors @ vectors.T @ weights  # (C,)
+        if self.reader:
+            told = READER_SCORE_WEIGHT * np.concatenate([scores, self.purposes.reduced(own) @ leaning])  # (C,)
+        else:
+            told = SCORE_WEIGHT * np.concatenate([scores, np.full(len(own), scores.max(initial=0.0) - WRITTEN_BEHIND)])
+        best = int(np.argmax(likenesses + told))
+        self.counts["written"] += texts[best] not in candidates
+        return texts[best], float(likenesses[best])
 
 
 def _as_purpose(text: str) -> str:
@@ -341,4 +353,4 @@ def smollm2_abstractor(folder: str = "") -> Abstractor:
         raise MissingExtraError("smollm2 weighs phrases by sentence embeddings, which are not installed; run: pip install 'region4web[lm]'")
     writer = RegionWriter.load("smollm2", adapter)
     identity = f"{EmbeddedAbstractor().identity} {code_checksum(CODE):08x}"
-    return WriterAbstractor(writer, purpose_model(packaged_weights()), identity=identity)
+    return WriterAbstractor(writer, purpose_model(packaged_weights()), reader=packaged_reader(), identity=identity)

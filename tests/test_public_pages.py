@@ -36,10 +36,10 @@ def page(clones: Path, **changes: object) -> PublicPage:
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
-def test_the_packaged_list_names_pages_of_repositories_and_purposes_but_no_content() -> None:
-    pages = list(read_pages(PAGES))
-    assert len({p.page for p in pages}) == len(pages) > 1000
-    assert sum(bool(purpose) for p in pages for _, purpose in p.regions) > 20_000
+def test_the_packaged_lists_name_pages_of_repositories_and_purposes_but_no_content() -> None:
+    pages = [page for file in sorted(PAGES.parent.glob("*.jsonl.gz")) for page in read_pages(file)]
+    assert len({p.page for p in pages}) == len(pages) > 2000
+    assert sum(bool(purpose) for p in pages for _, purpose in p.regions) > 25_000
     assert all(len(p.commit) == 40 and p.repository.count("/") == 1 and p.regions[0][0] == 0 for p in pages)
     assert all(0 <= order < p.nodes and len(purpose.split()) <= 12 for p in pages for order, purpose in p.regions)
 

@@ -287,6 +287,7 @@ def train_purpose_model(
         topic_below=recipe.topic_below,
         shared_part=recipe.shared_part,
         word_scores=word_scores(regions, phrases, recipe.word_score),
+        basis=basis.astype(np.float32),
     )
 
 

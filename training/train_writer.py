@@ -31,6 +31,7 @@ from region4web.evaluation import evaluate_abstractor
 from region4web.labels import AnnotatedPage, annotated_pages, page_files
 from region4web.language_models import multiplies_in_bf16
 from region4web.purposes import PurposeModel, load_purpose_model, save_purpose_model
+from region4web.region_reader import CHANGES_FILE, ReaderAbstractor, RegionReader
 from region4web.region_text import region_digest
 from region4web.region_writer import ADAPTER_FILE, WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
 from region4web.regions import Abstractor
@@ -64,6 +65,13 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True)
     add_further_pages(parser)
     parser.add_argument("--start", type=Path, help="folder of an adapter of the same recipe to go on from")
+    parser.add_argument("--reader", type=Path, help="folder of training.train_reader, to measure the writer with it beside it")
+    parser.add_argument(
+        "--measure-only",
+        type=Path,
+        metavar="EMBEDDED",
+        help="train nothing: measure --out as it is beside an embedded model of training sites",
+    )
     parser.add_argument("--minutes", type=float, default=60.0, help="time to train the adapter, on top of preparing and measuring")
     parser.add_argument("--report", choices=("validation", "test"), default="test", help="sites that the figures are of")
     parser.add_argument("--threads", type=int, default=1)
@@ -82,6 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(args.threads)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     files = page_files(args.captures, args.labels)
+    if args.measure_only:
+        measure_again(args, [page for page in annotated_pages(args.captures, args.labels) if split_of(page.site) == args.report])
+        return 0
     extra = further_files(args.further)
     data = data_checksum(path for pair in [*files, *extra] for path in pair)
     start_sum = sha256((args.start / ADAPTER_FILE).read_bytes()).hexdigest() if args.start else ""
@@ -108,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if averaged:
         _log.info("loss on validation sites: %.4f, of the mean with the adapter at the start %.4f", averaged["end"], averaged["mean"])
     save(trainer.model, recipe, args)
-    figures = measure(args.base, args.out, work / "embedded", [page for page in pages if split_of(page.site) == args.report], args.report)
+    held_out = [page for page in pages if split_of(page.site) == args.report]
+    figures = measure(args.base, args.out, work / "embedded", args.reader, held_out, args.report)
     _log.info("%s", figures)
     write_run(args, recipe, start_sum, {"figures": figures, "average_with_start": averaged}, data, trainer, prepared)
     return 0
@@ -198,16 +210,33 @@ def save(model: Any, recipe: Recipe, args: argparse.Namespace) -> None:
     )
 
 
-def measure(base: str, folder: Path, embedded: Path, pages: Sequence[AnnotatedPage], sites: str) -> dict[str, Any]:
-    """Figures of the saved writer over an embedded model that saw training sites only, and of that model alone."""
+def measure(
+    base: str, folder: Path, embedded: Path, reader_folder: Path | None, pages: Sequence[AnnotatedPage], sites: str
+) -> dict[str, Any]:
+    """Figures of the saved writer over an embedded model (and a reader) that saw training sites only, and of these alone."""
     from region4web.abstraction import EmbeddedAbstractor, RoleNameAbstractor
 
-    writer = WriterAbstractor(RegionWriter.load(base, folder), load_purpose_model(embedded))
-    abstractors: dict[str, Abstractor] = {"writer": writer, "embedded": EmbeddedAbstractor(embedded), "role-name": RoleNameAbstractor()}
+    reader, model = RegionReader.load(reader_folder) if reader_folder else None, load_purpose_model(embedded)
+    abstractors: dict[str, Abstractor] = {"writer": WriterAbstractor(RegionWriter.load(base, folder), model, reader=reader)}
+    if reader:
+        abstractors["reader"] = ReaderAbstractor(reader, model)
+    abstractors |= {"embedded": EmbeddedAbstractor(embedded), "role-name": RoleNameAbstractor()}
     found: dict[str, Any] = {"sites": sites, "pages": len(pages), "partitions": "labelled"}
     for name, abstractor in abstractors.items():
         found[name] = evaluate_abstractor(tqdm(pages, unit="page", desc=name, disable=None), None, abstractor)
     return found
+
+
+def measure_again(args: argparse.Namespace, pages: Sequence[AnnotatedPage]) -> None:
+    """Write `measured.json` in --out: figures of the adapter there, and which files they are of."""
+    figures = measure(args.base, args.out, args.measure_only, args.reader, pages, args.report)
+    _log.info("%s", figures)
+    of = {"adapter": args.out / ADAPTER_FILE, "embedded": args.measure_only / "purposes.npz"}
+    if args.reader:
+        of["reader"] = args.reader / CHANGES_FILE
+    sums = {name: sha256(path.read_bytes()).hexdigest() for name, path in of.items()}
+    run = {"commit": git_commit(), "threads": args.threads, "sha256": sums, "figures": figures}
+    (args.out / "measured.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
 
 
 def write_run(

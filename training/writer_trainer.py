@@ -10,10 +10,8 @@ Symbols: N regions, T tokens, H hidden size.
 from __future__ import annotations
 
 import json
-import logging
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,8 @@ from tqdm import tqdm
 
 from region4web.region_writer import ADAPTER_FILE
 from training.records import write_whole
-from training.train_abstraction import LORA_TARGETS, Row, length_batches
+from training.timed_trainer import TimedTrainer
+from training.train_abstraction import LORA_TARGETS, Row
 
 if TYPE_CHECKING:
     import torch
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "Recipe", "Trainer", "distinct_regions", "lower_states"]
 
 BUCKET_BATCHES = 24
-CHECKPOINT_SECONDS, REPORT_SECONDS = 120, 300
-_log = logging.getLogger("training.train_writer")
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def lower_states(model: Any, rows: Sequence[Row], blocks: int, path: Path, *, ba
     return np.load(path, mmap_mode="r")
 
 
-class Trainer:
+class Trainer(TimedTrainer):
     """The base with an adapter on its upper blocks, and the optimiser over float32 copies of the adapter's weights."""
 
     def __init__(
@@ -123,8 +120,15 @@ class Trainer:
         from peft import LoraConfig, get_peft_model
 
         torch.manual_seed(seed)
-        self.rows, self.states, self.chosen, self.recipe, self.seed = rows, states, list(chosen), recipe, seed
-        self.lengths = [len(prompt) + len(answer) for prompt, answer in rows]
+        super().__init__(
+            chosen,
+            [len(prompt) + len(answer) for prompt, answer in rows],
+            batch_size=recipe.batch_size,
+            bucket_batches=BUCKET_BATCHES,
+            warmup_steps=recipe.warmup_steps,
+            seed=seed,
+        )
+        self.rows, self.states, self.recipe, self.rates = rows, states, recipe, (recipe.learning_rate,)
         self.starts = np.cumsum([0, *self.lengths])
         config = LoraConfig(
             r=recipe.lora_rank,
@@ -140,9 +144,6 @@ class Trainer:
         self.adapter = [p for p in self.model.parameters() if p.requires_grad]
         self.copies = [p.detach().float().clone() for p in self.adapter]
         self.optimizer = torch.optim.AdamW(self.copies, lr=recipe.learning_rate, weight_decay=recipe.weight_decay, betas=(0.9, 0.98))
-        self.steps, self.seconds = 0, 0.0
-        self.losses: list[tuple[int, float, float]] = []
-        """Step, mean loss since the report before, loss on the regions to validate on."""
 
     def start_from(self, folder: Path) -> None:
         """Take the weights of an adapter that was trained before. Raises ValueError when it is of another recipe or cannot be read."""
@@ -159,19 +160,6 @@ class Trainer:
         if found.unexpected_keys or any("lora_" in name for name in found.missing_keys):
             raise ValueError(f"{folder} holds an adapter of another recipe; train without --start")
         self.take([parameter.detach().float() for parameter in self.adapter])
-
-    def average_with(self, start: Sequence[torch.Tensor], validation: Sequence[int]) -> dict[str, float]:
-        """Take the mean of the present weights and of `start`, those that training went on from, where that says `validation` better.
-
-        Weight averaging of fine-tuned models (Wortsman et al. 2022, "Model soups"). Returns the validation loss of `end` and `mean`.
-        """
-        end = [copy.clone() for copy in self.copies]
-        losses = {"end": self.validation_loss(validation)}
-        self.take([(a + b) / 2 for a, b in zip(start, end, strict=True)])
-        losses["mean"] = self.validation_loss(validation)
-        if not losses["mean"] < losses["end"]:
-            self.take(end)
-        return losses
 
     def take(self, weights: Sequence[torch.Tensor]) -> None:
         """Make these the adapter's weights."""
@@ -223,54 +211,14 @@ class Trainer:
                 total, count = total + float(self.loss(batch)) * tokens, count + tokens
         return total / max(1.0, count)
 
-    def fit(self, seconds: float, checkpoint: Path, validation: Sequence[int] = ()) -> None:
-        """Train until `seconds` have been spent, those of earlier runs included; the learning rate falls with them."""
-        if checkpoint.is_file():
-            self.restore(checkpoint)
-        began, spent, saved, reported = time.monotonic(), self.seconds, time.monotonic(), time.monotonic()
-        recent: list[float] = []
-        progress = tqdm(total=round(seconds), unit="s", disable=None)
-        while self.seconds < seconds:
-            for part in self.batches(self.steps):
-                self.set_rate(seconds)
-                loss = self.loss(part)
-                loss.backward()
-                self.step()
-                recent.append(float(loss.detach()))
-                self.steps += 1
-                self.seconds = spent + time.monotonic() - began
-                progress.update(round(self.seconds) - progress.n)
-                over = self.seconds >= seconds
-                if over or time.monotonic() - reported > REPORT_SECONDS:
-                    self.losses.append(
-                        (self.steps, float(np.mean(recent)), self.validation_loss(validation) if validation else float("nan"))
-                    )
-                    recent.clear()
-                    reported = time.monotonic()
-                    _log.info("step %d: loss %.4f, on validation sites %.4f", *self.losses[-1])
-                if over or time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    self.store(checkpoint)
-                    saved = time.monotonic()
-                if over:
-                    break
-        progress.close()
+    def weights(self) -> list[torch.Tensor]:
+        return self.copies
 
-    def batches(self, seed: int) -> Iterator[list[int]]:
-        """All chosen regions once, batches of similar length in random order; after a restart in another one."""
-        lengths = [self.lengths[i] for i in self.chosen]
-        rng = random.Random(f"{self.seed}/{seed}")
-        for part in length_batches(lengths, self.recipe.batch_size, rng, bucket_batches=BUCKET_BATCHES):
-            yield [self.chosen[k] for k in part]
-
-    def set_rate(self, seconds: float) -> None:
-        share = min(1.0, (self.steps + 1) / self.recipe.warmup_steps) * max(0.02, 1 - self.seconds / seconds)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.learning_rate * share
-
-    def step(self) -> None:
+    def step(self, loss: torch.Tensor) -> None:
         """One step of the float32 copies; the model's own weights follow."""
         import torch
 
+        loss.backward()  # type: ignore[no-untyped-call]
         for parameter, copy in zip(self.adapter, self.copies, strict=True):
             copy.grad = None if parameter.grad is None else parameter.grad.float()
             parameter.grad = None
@@ -285,24 +233,3 @@ class Trainer:
         with torch.no_grad():
             for parameter, copy in zip(self.adapter, self.copies, strict=True):
                 parameter.copy_(copy)
-
-    def store(self, path: Path) -> None:
-        import torch
-
-        state = {name: getattr(self, name) for name in ("copies", "steps", "seconds", "losses")}
-        partial = path.with_suffix(".partial")
-        torch.save({**state, "optimizer": self.optimizer.state_dict()}, partial)
-        partial.replace(path)
-
-    def restore(self, path: Path) -> None:
-        """Raises ValueError when the checkpoint is of another recipe."""
-        import torch
-
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        if [tuple(copy.shape) for copy in state["copies"]] != [tuple(copy.shape) for copy in self.copies]:
-            raise ValueError(f"{path} is a checkpoint of another recipe; give another --out")
-        self.take(state["copies"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        for name in ("steps", "seconds", "losses"):
-            setattr(self, name, state[name])
-        _log.info("going on from step %d of %s", self.steps, path)
