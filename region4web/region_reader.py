@@ -73,13 +73,13 @@ class RegionReader:
 
         Raises WeightsError when it is missing or damaged, MissingExtraError without the sentence embedding model.
         """
-        import torch
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         from region4web.similarity import bare_model
 
         model, tokenizer = bare_model()
+        import torch  # after what says that an extra is missing
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
         try:
             said = json.loads((folder / READER_FILE).read_text(encoding="utf-8"))
             tokens, share = int(said["tokens"]), float(said["share"])

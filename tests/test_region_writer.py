@@ -125,7 +125,9 @@ def test_a_written_purpose_is_taken_when_it_is_close_to_all_that_is_likely(shop:
 
 
 def test_a_phrase_that_is_drawn_often_is_taken_and_what_cannot_be_said_never(shop: Partition, purposes: PurposeModel) -> None:
-    def said(*drawn: str, model: PurposeModel = replace(purposes, topics=frozenset())) -> set[str]:
+    plain = replace(purposes, topics=frozenset())
+
+    def said(*drawn: str, model: PurposeModel = plain) -> set[str]:
         module = WriterAbstractor(Scripted("", drawn=drawn), model, embed=lambda texts: np.eye(len(texts), dtype=np.float32))  # type: ignore[arg-type]
         return {a.purpose for a in module.abstract(shop)}
 
