@@ -19,7 +19,7 @@ from zlib import crc32
 from region4web.contents import Unit
 from region4web.regions import Partition
 
-__all__ = ["BLOCKS", "VOICES", "RegionFeatures", "region_features", "tokenize", "word_hash"]
+__all__ = ["BLOCKS", "VOICES", "RegionFeatures", "headings_before", "region_features", "tokenize", "word_hash"]
 
 BLOCKS = ("words", "kinds", "addresses", "structure", "context", "page")
 VOICES = ("heading", "link", "control", "text", "label")
@@ -83,7 +83,7 @@ def region_features(partition: Partition, units: Sequence[Sequence[Unit]], numbe
     nodes, n = tree.nodes, len(tree)
     page = _page_words(partition, units)
     host = _host(tree.url)
-    above = _headings_before(partition, units)
+    above = headings_before(partition, units)
     keys = [_keywords(u) for u in units]
     said: dict[tuple[str, ...], int] = {}
     inner = Counter(region.enclosing for region in partition.regions)
@@ -307,7 +307,7 @@ def _page_words(partition: Partition, units: Sequence[Sequence[Unit]]) -> Counte
     return counts
 
 
-def _headings_before(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[str]:
+def headings_before(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[str]:
     """The nearest heading before each region's root, in page order."""
     headings = sorted((unit.node, unit.text) for own in units for unit in own if unit.kind == "heading")
     found, k, last = [], 0, ""

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from region4web.axtree import AXTree
 from region4web.contents import Unit
+from region4web.region_features import headings_before
 from region4web.region_text import PLACE_ROLES, PLURALS
 from region4web.regions import Partition
 
@@ -32,7 +33,7 @@ def region_passages(partition: Partition, units: Sequence[Sequence[Unit]], numbe
     tree = partition.tree
     page = _page(tree, units)
     starts = [_start(own) for own in units]
-    headings = _headings_before(partition, units)
+    headings = headings_before(partition, units)
     inner = Counter(region.enclosing for region in partition.regions)
     first: dict[tuple[str, ...], int] = {}
     twins = [first.setdefault(tuple(unit.text for unit in own), number) != number for number, own in enumerate(units)]
@@ -110,18 +111,6 @@ def _start(units: Sequence[Unit]) -> str:
     heading = next((unit for unit in units if unit.kind == "heading"), None)
     told = [heading] if heading else [unit for unit in units if unit.text and unit.kind != "title"][:2]
     return _cut(", ".join(f"{unit.kind} {unit.text}" for unit in told), AROUND_CHARACTERS)
-
-
-def _headings_before(partition: Partition, units: Sequence[Sequence[Unit]]) -> list[str]:
-    """The nearest heading before each region's root, in page order."""
-    headings = sorted((unit.node, unit.text) for own in units for unit in own if unit.kind == "heading")
-    found, k, last = [], 0, ""
-    for root in partition.roots:
-        while k < len(headings) and headings[k][0] < root:
-            last = headings[k][1]
-            k += 1
-        found.append(last)
-    return found
 
 
 def _named(role: str, name: str) -> str:

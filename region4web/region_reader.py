@@ -46,7 +46,7 @@ READER_FILE = "reader.json"
 CHANGES_FILE = "reader.safetensors"
 """What training changed: a matrix's change is `name.up @ name.down`, other parameters' is `name`; and `head`, `offset`."""
 READER = Path(__file__).parent / "weights" / "region-reader"
-CODE = ("region_reader", "region_passages", "similarity")
+CODE = ("region_reader", "region_passages", "region_text", "similarity")
 """Modules that decide what the reader says, besides those of the embedded model."""
 TRAINED = "encoder."
 """Parameters that are fine-tuned start with this."""
