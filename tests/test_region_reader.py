@@ -166,6 +166,7 @@ def test_purpose_weights_without_a_basis_say_that_nothing_can_be_joined(purposes
 def test_the_reader_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Path) -> None:
     from training.train_embedded_abstraction import Embeddings
     from training.train_reader import Recipe, Rows, Trainer
+    from training.writer_trainer import distinct_regions
 
     sites = tuple(f"s{k}.test" for k in range(24))
     passages = tuple(
@@ -177,7 +178,7 @@ def test_the_reader_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Pat
     recipe = Recipe(tokens=32, rank=384, batch_size=8, warmup_steps=2)
 
     def trainer() -> Trainer:
-        return Trainer(rows, rows.distinct(("train", "further"), 0), recipe, 0)
+        return Trainer(rows, distinct_regions(rows, 0), recipe, 0)
 
     first = trainer()
     assert len(first.chosen) == 24
@@ -200,7 +201,7 @@ def test_the_reader_learns_goes_on_after_a_stop_and_is_loaded_back(tmp_path: Pat
     further = trainer()
     further.start_from(tmp_path / "out")
     assert further.validation_loss(annotated) == pytest.approx(learned, abs=0.02)
-    small = Trainer(rows, rows.distinct(("train",), 0), Recipe(tokens=32, rank=4, batch_size=8), 0)
+    small = Trainer(rows, distinct_regions(rows, 0, ("train",)), Recipe(tokens=32, rank=4, batch_size=8), 0)
     small.restore(tmp_path / "checkpoint.pt")
     small.save(tmp_path / "small", 0.25)
     assert (tmp_path / "small" / "reader.safetensors").stat().st_size < (tmp_path / "out" / "reader.safetensors").stat().st_size / 4

@@ -6,6 +6,7 @@ then falls with the clock, to a fiftieth of itself; a run that was killed goes o
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import time
@@ -22,7 +23,7 @@ from training.train_abstraction import length_batches
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TimedTrainer"]
+__all__ = ["TimedTrainer", "started_from"]
 
 CHECKPOINT_SECONDS, REPORT_SECONDS = 120, 300
 LOWEST_RATE = 0.02
@@ -138,3 +139,11 @@ class TimedTrainer(ABC):
         for name in ("steps", "seconds", "losses"):
             setattr(self, name, state[name])
         _log.info("going on from step %d of %s", self.steps, path)
+
+
+def started_from(folder: Path | None, what: str, checksum: str) -> dict[str, Any] | None:
+    """Of the weights that a run goes on from: their checksum, called `what`, and their own `training.json`; None where it starts anew."""
+    if folder is None:
+        return None
+    before = folder / "training.json"
+    return {what: checksum, "training": json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None}

@@ -14,13 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ from region4web.region_passages import region_passages
 from region4web.region_reader import CHANGES_FILE, READER_FILE, TRAINED, ReaderAbstractor, RegionReader, padded, pooled
 from region4web.similarity import bare_model
 from training.records import data_checksum, split_of
-from training.timed_trainer import TimedTrainer
+from training.timed_trainer import TimedTrainer, started_from
 from training.train_embedded_abstraction import (
     Embeddings,
     Region,
@@ -48,6 +47,7 @@ from training.train_embedded_abstraction import (
     word_strings,
 )
 from training.train_embedded_abstraction import Recipe as EmbeddedRecipe
+from training.writer_trainer import distinct_regions
 
 if TYPE_CHECKING:
     import torch
@@ -84,15 +84,6 @@ class Rows:
 
     def of(self, splits: Sequence[str]) -> list[int]:
         return [i for i, split in enumerate(self.splits) if split in splits]
-
-    def distinct(self, splits: Sequence[str], seed: int) -> list[int]:
-        """Regions of these splits in random order, one for each purpose of a site."""
-        order = self.of(splits)
-        random.Random(seed).shuffle(order)
-        first: dict[tuple[str, str], int] = {}
-        for i in order:
-            first.setdefault((self.sites[i], self.purposes[i]), i)
-        return list(first.values())
 
 
 def rows_of(pages: Sequence[AnnotatedPage], further: Sequence[AnnotatedPage], embeddings: Embeddings) -> Rows:
@@ -286,10 +277,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     work.mkdir(parents=True, exist_ok=True)
     model = embedded_model(args.embedded or work / "embedded", pages, further, embeddings)
 
-    everything = args.fit_validation
-    fitted_on = ("train", "further", *(("validation",) if everything else ()))
-    trainer = Trainer(rows, rows.distinct(fitted_on, args.seed), recipe, args.seed)
-    validation = [] if everything else rows.of(("validation",))
+    fitted_on = ("train", "further", *(("validation",) if args.fit_validation else ()))
+    trainer = Trainer(rows, distinct_regions(rows, args.seed, fitted_on), recipe, args.seed)
+    validation = [] if args.fit_validation else rows.of(("validation",))
     if args.start:
         trainer.start_from(args.start)
     before = [weight.detach().clone() for weight in trainer.weights()] if args.start else []
@@ -297,7 +287,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     averaged = trainer.average_with(before, validation) if before and validation else {}
 
     by_share: dict[str, float] = {}
-    if everything:
+    if args.fit_validation:
         trainer.save(args.out, json.loads((args.start / READER_FILE).read_text(encoding="utf-8"))["share"])
     else:
         trainer.save(args.out, 0.5)
@@ -313,7 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "arguments": {name: getattr(args, name) for name in ("minutes", "seed", "threads", "report", "fit_validation")},
         "commit": git_commit(),
         "data": data,
-        "started_from": start_of(args.start, start),
+        "started_from": started_from(args.start, "reader", start),
         "regions": dict(Counter(rows.splits)),
         "distinct_training_regions": len(trainer.chosen),
         "steps": trainer.steps,
@@ -335,13 +325,6 @@ def embedded_model(folder: Path, pages: Sequence[AnnotatedPage], further: Sequen
         strings = word_strings([*pages, *further])
         save_purpose_model(train_purpose_model(own, strings, EmbeddedRecipe(), embeddings, labelled_regions(further)), folder)
     return load_purpose_model(folder)
-
-
-def start_of(folder: Path | None, checksum: str) -> dict[str, Any] | None:
-    if folder is None:
-        return None
-    before = folder / "training.json"
-    return {"reader": checksum, "training": json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None}
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from region4web.region_text import region_digest
 from region4web.region_writer import ADAPTER_FILE, WRITER_FILE, RegionWriter, WriterAbstractor, answer_tokens, prompt_tokens
 from region4web.regions import Abstractor
 from training.records import data_checksum, split_of
+from training.timed_trainer import started_from
 from training.train_abstraction import Row, load_base
 from training.train_embedded_abstraction import (
     Embeddings,
@@ -242,16 +243,12 @@ def measure_again(args: argparse.Namespace, pages: Sequence[AnnotatedPage]) -> N
 def write_run(
     args: argparse.Namespace, recipe: Recipe, start_sum: str, found: dict[str, Any], data: str, trainer: Trainer, prepared: Prepared
 ) -> None:
-    start: dict[str, Any] | None = None
-    if args.start:
-        before = args.start / "training.json"
-        start = {"adapter": start_sum, "training": json.loads(before.read_text(encoding="utf-8")) if before.is_file() else None}
     run = {
         "recipe": asdict(recipe),
         "arguments": {name: getattr(args, name) for name in ("base", "minutes", "seed", "threads", "report")},
         "commit": git_commit(),
         "data": data,
-        "started_from": start,
+        "started_from": started_from(args.start, "adapter", start_sum),
         "regions": dict(Counter(prepared.splits)),
         "distinct_training_regions": len(trainer.chosen),
         "steps": trainer.steps,

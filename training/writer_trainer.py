@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +68,18 @@ class Prepared:
         return cls(tuple(said["digests"]), tuple(said["sites"]), tuple(said["splits"]), tuple(said["purposes"]), guesses)
 
 
-def distinct_regions(prepared: Prepared, seed: int, splits: Sequence[str] = ("train", "further")) -> list[int]:
+class LabelledRows(Protocol):
+    """What is learned from, in page order: site, split and purpose of each region."""
+
+    @property
+    def sites(self) -> Sequence[str]: ...
+    @property
+    def splits(self) -> Sequence[str]: ...
+    @property
+    def purposes(self) -> Sequence[str]: ...
+
+
+def distinct_regions(prepared: LabelledRows, seed: int, splits: Sequence[str] = ("train", "further")) -> list[int]:
     """Regions of these splits in random order, one for each purpose of a site: repeated headers and footers teach nothing new."""
     order = [i for i, split in enumerate(prepared.splits) if split in splits]
     random.Random(seed).shuffle(order)
